@@ -1,0 +1,49 @@
+# Everything a newcomer types. Needs python3 (3.11 or later) with venv, and make; installs the rest into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+# Pins for one environment: `make lock` writes them anew. They name no index: pip uses yours.
+INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location
+
+.PHONY: demo test check bench test-backends lock clean
+
+demo: .venv/.run
+	$(BIN)/fundoscope demo
+
+test: .venv/.dev
+	$(BIN)/python -m pytest
+
+check: .venv/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.dev
+	for bench in benchmarks/[a-z]*.py; do $(BIN)/python $$bench --quick || exit 1; done
+
+# The JAX and PyTorch backends beside TensorFlow, in an environment of their own: 2 GB that most users do not need.
+test-backends: .venv-backends/.backends
+	.venv-backends/bin/python -m pytest -m backend
+
+.venv/.run: requirements/run.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(call INSTALL,.venv) -r requirements/run.txt
+	$(call INSTALL,.venv) --no-deps --no-build-isolation -e .
+	touch $@
+
+.venv/.dev: requirements/dev.txt .venv/.run
+	$(call INSTALL,.venv) -r requirements/dev.txt
+	touch $@
+
+.venv-backends/.backends: requirements/backends.txt pyproject.toml
+	$(PYTHON) -m venv .venv-backends
+	$(call INSTALL,.venv-backends) -r requirements/backends.txt
+	$(call INSTALL,.venv-backends) --no-deps --no-build-isolation -e .
+	touch $@
+
+lock:
+	for name in run dev backends; do uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header \
+	  --no-annotate --no-emit-package fundoscope --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
+
+clean:
+	rm -rf .venv .venv-backends .mypy_cache .ruff_cache .pytest_cache

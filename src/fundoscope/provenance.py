@@ -1,0 +1,53 @@
+"""Where a file came from: digests, versions, the command that made it. Part of everything we write."""
+
+import hashlib
+import json
+import os
+import platform
+import shlex
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+NAMED_LIBRARIES = ("numpy", "pillow", "simplejpeg", "keras", "tensorflow-cpu", "tensorflow", "jax", "torch", "onnx", "onnxruntime")
+
+
+def sha256_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Fundoscope, Python and the libraries that decide a result, without importing them."""
+    found = {"fundoscope": _version("fundoscope"), "python": platform.python_version()}
+    found |= {name: _version(name) for name in NAMED_LIBRARIES}
+    return {name: version for name, version in found.items() if version}
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def command() -> str:
+    """The command line as typed, to be pasted into a shell."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """All of the file or none of it, whatever kills us meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_bytes(data)
+    part.replace(path)
