@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pins for one environment: `make lock` writes them anew. They name no index: pip uses yours.
 INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: demo test check bench test-backends lock clean
+.PHONY: demo test check bench test-backends docs lock clean
 
 demo: .venv/.run
 	$(BIN)/fundoscope demo
@@ -20,6 +20,9 @@ check: .venv/.dev
 
 bench: .venv/.dev
 	for bench in benchmarks/[a-z]*.py; do $(BIN)/python $$bench --quick || exit 1; done
+
+docs: .venv/.run
+	NO_COLOR=1 $(BIN)/python -m fundoscope.cli.reference > docs/reference.md
 
 # The JAX and PyTorch backends beside TensorFlow, in an environment of their own: 2 GB that most users do not need.
 test-backends: .venv-backends/.backends

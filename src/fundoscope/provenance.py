@@ -10,7 +10,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-NAMED_LIBRARIES = ("numpy", "pillow", "simplejpeg", "keras", "tensorflow-cpu", "tensorflow", "jax", "torch", "onnx", "onnxruntime")
+NAMED_LIBRARIES = (
+    "numpy",
+    "pillow",
+    "simplejpeg",
+    "keras",
+    "tensorflow-cpu",
+    "tensorflow",
+    "jax",
+    "torch",
+    "onnx",
+    "onnxruntime",
+)
 
 
 def sha256_of(data: bytes) -> str:
@@ -24,7 +35,7 @@ def sha256_file(path: Path) -> str:
 
 def versions() -> dict[str, str]:
     """Fundoscope, Python and the libraries that decide a result, without importing them."""
-    found = {"fundoscope": _version("fundoscope"), "python": platform.python_version()}
+    found = {"fundoscope": _version("fundoscope") or "from source", "python": platform.python_version()}
     found |= {name: _version(name) for name in NAMED_LIBRARIES}
     return {name: version for name, version in found.items() if version}
 
@@ -38,7 +49,10 @@ def _version(name: str) -> str:
 
 def command() -> str:
     """The command line as typed, to be pasted into a shell."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    # `python -m fundoscope.cli.main` is how one of our processes starts another; people type the other name.
+    name = "fundoscope" if program.parts[-2:] == ("cli", "main.py") else program.name
+    return shlex.join([name, *sys.argv[1:]])
 
 
 def write_json(path: Path, value: Any) -> None:

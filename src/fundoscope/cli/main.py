@@ -5,7 +5,7 @@ import json
 import os
 import sys
 
-from fundoscope.cli import data
+from fundoscope.cli import data, demo, export, report, train
 from fundoscope.cli.command import Answer
 from fundoscope.errors import FundoscopeError
 
@@ -21,7 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for stage in (data,):
+    for stage in (demo, data, train, export, report):
         stage.add_commands(commands)
     return parser
 
@@ -30,15 +30,16 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = build_parser().parse_args(arguments)
     try:
         answer: Answer = parsed.run(parsed)
+        _print(answer, as_json=parsed.json)
+        sys.stdout.flush()
     except FundoscopeError as problem:
         return _complain(problem.message, problem.hint, as_json=parsed.json)
     except KeyboardInterrupt:
-        _complain("interrupted", "the same command goes on where this one stopped", as_json=parsed.json)
+        _complain("interrupted", "the same command again loses nothing that was finished", as_json=parsed.json)
         return INTERRUPTED
     except BrokenPipeError:  # `fundoscope … | head` is not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    _print(answer, as_json=parsed.json)
     return 0 if answer.ok else CHECK_FAILED
 
 
@@ -71,3 +72,7 @@ class _Version(argparse.Action):
 
         print(f"fundoscope {version('fundoscope')}")
         parser.exit()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
