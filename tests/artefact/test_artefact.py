@@ -131,6 +131,9 @@ def test_an_unpacked_archive_is_the_artefact(exported: dict[str, Exported], tmp_
         members = tar.getmembers()
         assert [member.name for member in members] == sorted(member.name for member in members)
         assert {(member.mtime, member.uid, member.gid, member.mode) for member in members} == {(0, 0, 0, 0o644)}
-        tar.extractall(tmp_path, filter="data")
+        for member in members:  # Debian's Python 3.11 has no extraction filter, later ones warn without
+            file = tmp_path / member.name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(tar.extractfile(member).read())
     assert (tmp_path / "artefact.json").is_file()
     assert Artefact.open(tmp_path).digest == artefact.digest

@@ -37,8 +37,18 @@ def test_the_points_are_the_best_thresholds_that_keep_their_promises(rows, sensi
     candidates = [*np.unique(referral), np.nextafter(1, 2)]
     sensible = [t for t in candidates if (referral[positive] >= t).mean() >= sensitivity - 1e-12]
     specific = [t for t in candidates if (referral[~positive] < t).mean() >= specificity - 1e-12]
-    assert ((referral >= high_sensitivity) == (referral >= max(sensible))).all()
-    assert ((referral >= high_specificity) == (referral >= min(specific))).all()
+    low, high = sorted((max(sensible), min(specific)))  # crossed where every threshold between keeps both promises
+    assert ((referral >= high_sensitivity) == (referral >= low)).all()
+    assert ((referral >= high_specificity) == (referral >= high)).all()
+    assert (referral[positive] >= high_sensitivity).mean() >= sensitivity - 1e-12
+    assert (referral[~positive] < high_specificity).mean() >= specificity - 1e-12
+
+
+def test_a_network_that_keeps_both_promises_is_more_sensitive_at_its_high_sensitivity_point():
+    positive = np.arange(40) >= 20
+    referral = np.linspace(0, 1, 40)
+    points = choose_operating_points(tuning(positive, referral), sensitivity=0.8, specificity=0.8)
+    assert points[0].threshold < 0.5 < points[1].threshold
 
 
 def test_a_threshold_lies_half_way_between_two_scores():

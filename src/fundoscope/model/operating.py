@@ -30,6 +30,8 @@ def choose_operating_points(
 ) -> tuple[OperatingPoint, ...]:
     """The highest threshold that keeps the sensitivity, and the lowest that keeps the specificity, on `tune`.
 
+    A network good enough to keep both promises at once has them the wrong way round: every threshold between the two
+    keeps both. The lower is then the high-sensitivity point and the higher the other, so that each deserves its name.
     Ungradable photographs have no say: they are referred whatever the threshold.
     """
     tune = tune.select(tune.gradable)
@@ -38,9 +40,10 @@ def choose_operating_points(
         what = "no gradable photograph that needs" if not positive.any() else "only gradable photographs that need"
         hint = "a tuning part needs both: prepare more photographs, or split them with another seed"
         raise FundoscopeError(f"the tuning part has {what} referral", hint)
+    low, high = sorted((_highest(scores, positive, sensitivity), _lowest(scores, positive, specificity)))
     return (
-        OperatingPoint("high_sensitivity", _highest(scores, positive, sensitivity), sensitivity, "sensitivity"),
-        OperatingPoint("high_specificity", _lowest(scores, positive, specificity), specificity, "specificity"),
+        OperatingPoint("high_sensitivity", low, sensitivity, "sensitivity"),
+        OperatingPoint("high_specificity", high, specificity, "specificity"),
     )
 
 
