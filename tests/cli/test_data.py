@@ -44,9 +44,9 @@ def test_from_drawn_eyes_to_records_by_the_commands_that_each_names_next(
     assert seen[1:] == [
         "fundoscope data import drawn eyes --out manifest.csv",
         "fundoscope data check manifest.csv",
-        "fundoscope data prepare manifest.csv --size 224 --out records/",
+        "fundoscope data prepare manifest.csv --size 160 --out records/",
     ]
-    assert command == "fundoscope train records --recipe finetune --out runs/first"
+    assert command == "fundoscope train records --recipe demo --out runs/first"
     records = Records.open(tmp_path / "records")
     assert len(records.rows) == 60
     assert records.drawn

@@ -215,7 +215,9 @@ def _check(arguments: argparse.Namespace) -> Answer:
     }
     lines = [*_findings(checked), "", f"wrote {path} and {left_out_file}"]
     lines += [f"problem: {problem}" for problem in checked.problems]
-    following = "" if checked.problems else _command("prepare", str(path), "--size", "224", "--out", "records/")
+    # Drawn eyes go to the small network, which takes 160 pixels; photographs to one that ImageNet has taught.
+    size = "160" if any(photograph.source == "drawn" for photograph in manifest.used) else "224"
+    following = "" if checked.problems else _command("prepare", str(path), "--size", size, "--out", "records/")
     return Answer(values, lines, next=following, ok=not checked.problems)
 
 
@@ -289,7 +291,8 @@ def _prepare(arguments: argparse.Namespace) -> Answer:
     }
     lines = [f"{len(records.rows):,} photographs prepared at {size} × {size}", "", *_split_table(n)]
     lines += _failures([_failed(failure, manifest) for failure in failures])
-    following = shlex.join(["fundoscope", "train", str(arguments.out), "--recipe", "finetune", "--out", "runs/first"])
+    recipe = "demo" if records.drawn else "finetune"
+    following = shlex.join(["fundoscope", "train", str(arguments.out), "--recipe", recipe, "--out", "runs/first"])
     lines += ["", f"wrote {arguments.out}, digest {records.digest[:16]}"]
     return Answer(values, lines, next=following if records.rows else "", ok=bool(records.rows))
 
