@@ -26,7 +26,7 @@ docs: .venv/.run
 
 # The JAX and PyTorch backends beside TensorFlow, in an environment of their own: 2 GB that most users do not need.
 test-backends: .venv-backends/.backends
-	.venv-backends/bin/python -m pytest -m backend
+	.venv-backends/bin/python -m pytest -m backend tests/backends tests/artefact
 
 .venv/.run: requirements/run.txt pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -291,7 +291,7 @@ def _prepare(arguments: argparse.Namespace) -> Answer:
     }
     lines = [f"{len(records.rows):,} photographs prepared at {size} × {size}", "", *_split_table(n)]
     lines += _failures([_failed(failure, manifest) for failure in failures])
-    recipe = "demo" if records.drawn else "finetune"
+    recipe = {"voets": "published", "gaussian": "frozen"}.get(way, "demo" if records.drawn else "finetune")
     following = shlex.join(["fundoscope", "train", str(arguments.out), "--recipe", recipe, "--out", "runs/first"])
     lines += ["", f"wrote {arguments.out}, digest {records.digest[:16]}"]
     return Answer(values, lines, next=following if records.rows else "", ok=bool(records.rows))
