@@ -227,7 +227,8 @@ def test_a_split_without_referable_photographs_is_a_problem(eyes: Manifest) -> N
 def test_ungradable_ones_are_noted_and_kept(eyes: Manifest) -> None:
     dark = picture(eyes, 2).point(lambda value: value // 12 + 2)
     checked = check(with_file(eyes, "dark.jpg", jpeg(dark, 95)), processes=1)
-    assert 40 in checked.ungradable or reason(checked, 42) == "not a fundus photograph"
+    assert 40 in checked.ungradable
+    assert reason(checked, 42) == ""
     blurred = picture(eyes, 2).resize((10, 8)).resize((256, 200))
     again = check(with_file(eyes, "blurred.jpg", jpeg(blurred, 95)), processes=1)
     assert 40 in again.ungradable

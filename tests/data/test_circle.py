@@ -54,7 +54,7 @@ def test_a_retina_too_dark_for_the_published_search_is_found(level):
 
 def test_a_background_that_is_not_quite_black_is_still_background():
     grey = disc(300, 200, 140, 100, 80, background=(25, 24, 26))
-    assert survivors(grey).all() or survivors(grey).mean() > 0.95
+    assert survivors(grey).mean() > 0.95
     assert close(find_circle(grey), Circle(140, 100, 80))
 
 

@@ -126,7 +126,7 @@ def _tiny(size: int, weights: str) -> Any:
 
     It is given each photograph twice: as it is, and less its own surroundings (an eighth of the resolution, scaled
     back up), where lesions stand out whatever the camera's colours. Without that it does not learn drawn eyes in the
-    minutes a demo has: AUC 0.57 after 8 epochs, against 0.93 with it.
+    minutes a demo has: it stayed near chance for some 12 epochs and reached AUC 0.91 after 24.
     """
     import keras
     from keras import layers
