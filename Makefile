@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pins for one environment: `make lock` writes them anew. They name no index: pip uses yours.
 INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: demo test check bench test-backends docs lock clean
+.PHONY: demo test check bench nightly test-backends docs lock clean
 
 demo: .venv/.run
 	$(BIN)/fundoscope demo
@@ -19,7 +19,11 @@ check: .venv/.dev
 	$(BIN)/lint-imports
 
 bench: .venv/.dev
-	for bench in benchmarks/[a-z]*.py; do $(BIN)/python $$bench --quick || exit 1; done
+	for bench in $$(grep -l __main__ benchmarks/*.py); do $(BIN)/python $$bench --quick || exit 1; done
+
+# Twenty times as many hostile requests as `make test` sends.
+nightly: .venv/.dev
+	FUZZ=20 $(BIN)/python -m pytest tests/serve/test_fuzz.py
 
 docs: .venv/.run
 	NO_COLOR=1 $(BIN)/python -m fundoscope.cli.reference > docs/reference.md

@@ -3,10 +3,7 @@
 import hashlib
 import json
 import os
-import platform
-import shlex
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +32,16 @@ def sha256_file(path: Path) -> str:
 
 def versions() -> dict[str, str]:
     """Fundoscope, Python and the libraries that decide a result, without importing them."""
+    import platform  # here and below: a server starts without them
+
     found = {"fundoscope": _version("fundoscope") or "from source", "python": platform.python_version()}
     found |= {name: _version(name) for name in NAMED_LIBRARIES}
     return {name: version for name, version in found.items() if version}
 
 
 def _version(name: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -49,6 +50,8 @@ def _version(name: str) -> str:
 
 def command() -> str:
     """The command line as typed, to be pasted into a shell."""
+    import shlex
+
     program = Path(sys.argv[0])
     # `python -m fundoscope.cli.main` is how one of our processes starts another; people type the other name.
     name = "fundoscope" if program.parts[-2:] == ("cli", "main.py") else program.name

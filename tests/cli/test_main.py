@@ -1,9 +1,12 @@
+import argparse
 import json
 import subprocess
 import sys
 import time
 
 import pytest
+
+from fundoscope.cli.main import COMMANDS, build_parser
 
 VERBS = [
     ("demo",),
@@ -15,6 +18,11 @@ VERBS = [
     ("sweep",),
     ("evaluate",),
     ("export",),
+    ("quantise",),
+    ("serve",),
+    ("conform",),
+    ("screen",),
+    ("image", "build"),
     ("report",),
 ]
 
@@ -30,6 +38,16 @@ def test_every_verb_has_help_with_an_example_and_speaks_json(verb):
     assert shown.returncode == 0
     assert f"example:\n  fundoscope {' '.join(verb)}" in shown.stdout
     assert "--json" in shown.stdout
+
+
+def test_each_command_is_found_in_the_file_that_is_said_to_hold_it():
+    def commands(parser):
+        (action,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        return set(action.choices)
+
+    assert commands(build_parser()) == set(COMMANDS)
+    for name in COMMANDS:
+        assert name in commands(build_parser(name))
 
 
 def test_the_command_line_starts_without_importing_a_framework():

@@ -8,11 +8,12 @@ import pytest
 from PIL import Image
 from pytest import approx
 
+from fundoscope.data.grades import referral_of
 from fundoscope.errors import FundoscopeError
 from fundoscope.model.evaluate import SEEN, evaluate_on, evaluate_run
 from fundoscope.model.gallery import choose, grad_cam, overlay, referral_log_odds
 from fundoscope.model.network import build_network
-from fundoscope.model.predict import predict, referral_of
+from fundoscope.model.predict import predict
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.recipe import load_recipe
 from fundoscope.model.run import TrainedModel

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, brier_score_loss, cohen_kappa_score, confusion_matrix, roc_curve
 
+from fundoscope.data.grades import grade_of
 from fundoscope.errors import FundoscopeError
 from fundoscope.model import curves
 from fundoscope.model.intervals import wilson
@@ -14,7 +15,6 @@ from fundoscope.model.operating import OperatingPoint
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.scores import (
     confusion,
-    grade_of,
     quadratic_kappa,
     quick_auc,
     quick_kappa,

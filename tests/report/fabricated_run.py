@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from fundoscope.data.grades import grade_of
 from fundoscope.model.operating import OperatingPoint
 from fundoscope.model.predictions import Predictions
-from fundoscope.model.scores import grade_of, score_elsewhere, score_run
+from fundoscope.model.scores import score_elsewhere, score_run
 
 SHARES = (0.42, 0.13, 0.30, 0.06, 0.09)
 

@@ -8,12 +8,10 @@
 export observed about itself (`parity`, `export`). The same model exported twice has the same digest.
 """
 
-import gzip
 import json
-import tarfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fundoscope.config import build
 from fundoscope.data.gradability import GradabilityRule
@@ -21,9 +19,13 @@ from fundoscope.data.photo import Preparation
 from fundoscope.errors import FundoscopeError
 from fundoscope.provenance import sha256_file, sha256_of, write_json
 
+if TYPE_CHECKING:
+    import tarfile
+
 VERSION = 1  # of artefact.json: raised when an older Fundoscope would misread it
 NOT_DIGESTED = ("digest", "parity", "export")
 Format = Literal["onnx", "savedmodel"]
+Precision = Literal["float32", "int8", "int8-dynamic", "float16", "bfloat16"]
 MODEL_PATHS: dict[str, str] = {"onnx": "model.onnx", "savedmodel": "saved_model"}
 ARCHIVE = "model.tar.gz"
 
@@ -99,7 +101,7 @@ class Artefact:
     version: int
     digest: str
     format: Format
-    precision: Literal["float32"]
+    precision: Precision
     files: tuple[ModelFile, ...]
     input: Input
     output: Output
@@ -111,6 +113,7 @@ class Artefact:
     origin: dict[str, Any]  # the training: what it was made from, with digests
     parity: dict[str, Any] | None  # agreement with the trained model (artefact/parity.py)
     export: dict[str, Any]  # command and versions
+    guard: dict[str, Any] | None = None  # is it as good as the float32 model (artefact/guard.py): passed, why, …
 
     @property
     def model(self) -> Path:
@@ -134,15 +137,29 @@ class Artefact:
                 f"{folder}/artefact.json was changed after the export: its digest should be {_digest(table)[:12]}…"
             )
             raise FundoscopeError(f"{message} and it says {artefact.digest[:12]}…", _ANEW)
-        for file in artefact.files:
-            _check(folder, file, contents=verify)
+        artefact.check_files(contents=verify)
         return artefact
+
+    def check_files(self, *, contents: bool = True) -> None:
+        """Raise FundoscopeError unless every file is there, whole, and with `contents` byte for byte as exported."""
+        for file in self.files:
+            _check(self.folder, file, contents=contents)
 
     def to_json(self) -> dict[str, Any]:
         """What artefact.json holds."""
         table: dict[str, Any] = json.loads(json.dumps(asdict(replace(self, folder=None))))  # type: ignore[arg-type]
         del table["folder"]
+        if self.guard is None:  # artefacts from before there was a guard keep their digest
+            del table["guard"]
         return table
+
+
+def usable(artefact: Artefact, *, unsafe: bool) -> Artefact:
+    """The artefact, if it may be served and deployed; `unsafe` is a user's word that one that was refused may be."""
+    if artefact.guard is not None and artefact.guard.get("passed") is not True and not unsafe:
+        why = artefact.guard.get("why", "its guard does not say why")
+        raise FundoscopeError(f"{artefact.folder} was refused: {why}", "serve the float32 artefact, or say --unsafe")
+    return artefact
 
 
 _ANEW = "export it anew, or copy it again from where it was whole"
@@ -160,6 +177,9 @@ def write(artefact: Artefact) -> Artefact:
 
 def pack(artefact: Artefact) -> Path:
     """Write model.tar.gz beside the model: the same bytes for the same artefact, whenever and by whomever packed."""
+    import gzip  # not for a server
+    import tarfile
+
     archive = artefact.folder / ARCHIVE
     part = archive.with_name(f".{ARCHIVE}.part")
     with part.open("wb") as file:
@@ -171,7 +191,9 @@ def pack(artefact: Artefact) -> Path:
     return archive
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
+def _add(tar: "tarfile.TarFile", path: Path, name: str) -> None:
+    import tarfile
+
     entry = tarfile.TarInfo(name)  # regular file, mode 0644, nobody's, from 1970
     entry.size = path.stat().st_size
     with path.open("rb") as file:

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.artefact.artefact import OperatingPoint
+from fundoscope.data.grades import grade_of, referral_of
 from fundoscope.errors import FundoscopeError
-from fundoscope.model.predict import referral_of
-from fundoscope.model.scores import grade_of
 
 LIMIT, EDGE = 1e-3, 1e-6
 

@@ -63,7 +63,7 @@ def _export(arguments: argparse.Namespace) -> Answer:
         "already_there": exported.already_there,
         "seconds": round(exported.seconds, 3),
     }
-    return Answer(values, lines, next=f"fundoscope report {arguments.run_folder}")
+    return Answer(values, lines, next=f"fundoscope serve {arguments.out}")
 
 
 def _megabytes(size_bytes: int) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fundoscope.data.photo import Prepared
+from fundoscope.data.photo import Preparation, Prepared, prepare
 
 SIDE, TILES = 112, 14  # pixels, and tiles of eight of them
 RIM, CORNER = 0.95, 1.03  # of the radius: the retina proper ends before its edge, the surround begins behind it
@@ -124,6 +124,11 @@ def assess(prepared: Prepared, rule: GradabilityRule = DEFAULT_RULE) -> Gradabil
     if measures is None:
         return Gradability(0.0, False, False, (NO_RETINA,), {}, None)
     return judge(measures, rule)
+
+
+def assess_photo(photo: bytes, prepared: Prepared, preparation: Preparation, rule: GradabilityRule) -> Gradability:
+    """The same of a photograph prepared in any way: where it was filtered, it is prepared once more as recommended."""
+    return assess(prepared if preparation.way == "recommended" else prepare(photo, Preparation()), rule)
 
 
 def judge(measures: Measures, rule: GradabilityRule) -> Gradability:

@@ -13,14 +13,10 @@ from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from fundoscope.errors import FundoscopeError
+from fundoscope.quota import cores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-
-def cores() -> int:
-    """Those we may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(

@@ -18,7 +18,7 @@ from typing import Any
 from PIL import Image
 
 from fundoscope.config import build
-from fundoscope.data.gradability import Gradability, GradabilityRule, assess
+from fundoscope.data.gradability import Gradability, GradabilityRule, assess_photo
 from fundoscope.data.manifest import Manifest, counts, read_photo_bytes
 from fundoscope.data.parallel import spread
 from fundoscope.data.photo import Preparation, Prepared, UnreadablePhoto, encode_png, prepare
@@ -162,8 +162,7 @@ def _example(task: Task, shard: Shard) -> tuple[bytes, Gradability]:
         raise UnreadablePhoto(CHANGED, "import it again")
     prepared = prepare(photo, shard.preparation)
     is_recommended = shard.preparation.way == "recommended"
-    # The rule is made for the recommended pixels; a filtered photograph would look ungradable to it.
-    rated = assess(prepared if is_recommended else prepare(photo, Preparation()), shard.rule)
+    rated = assess_photo(photo, prepared, shard.preparation, shard.rule)
     # Lossless, so that a network trains on the very pixels that the server will show it.
     encoded = encode_png(prepared.pixels) if is_recommended else _encode_as_published(prepared)
     height, width = prepared.pixels.shape[:2]

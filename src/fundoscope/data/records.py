@@ -28,13 +28,13 @@ from fundoscope.config import build
 from fundoscope.data.gradability import GradabilityRule
 from fundoscope.data.manifest import SPLITS
 from fundoscope.data.mapped import mapped_array
-from fundoscope.data.parallel import cores
 from fundoscope.data.photo import Preparation, decode
 from fundoscope.data.table import Row, read_table, to_csv
 from fundoscope.data.tfrecord import decode_example, read_frame
 from fundoscope.errors import FundoscopeError, pick
 from fundoscope.progress import Track, quiet
 from fundoscope.provenance import sha256_file, sha256_of
+from fundoscope.quota import cores
 
 FORMAT = 1
 INDEX, PHOTOGRAPHS, LEFT_OUT, BEGUN = "index.json", "photographs.csv", "left_out.csv", "begun.json"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.config import build
+from fundoscope.data.grades import grade_of, referral_of
 from fundoscope.data.manifest import Manifest
 from fundoscope.data.prepare import prepare_records
 from fundoscope.data.records import Record, Records
@@ -19,11 +20,11 @@ from fundoscope.model.backend import full_precision
 from fundoscope.model.gallery import choose, write_gallery
 from fundoscope.model.network import Network, open_network
 from fundoscope.model.operating import OperatingPoint
-from fundoscope.model.predict import predict, referral_of
+from fundoscope.model.predict import predict
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.recipe import Recipe
 from fundoscope.model.run import TrainedModel, read_run
-from fundoscope.model.scores import grade_of, score_elsewhere, score_run
+from fundoscope.model.scores import score_elsewhere, score_run
 from fundoscope.progress import Track, quiet
 from fundoscope.provenance import command, versions, write_json
 

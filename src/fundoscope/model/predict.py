@@ -22,10 +22,3 @@ def _chunks(pixels: NDArray[np.uint8], batch: int) -> Iterator[tuple[NDArray[np.
         missing = batch - len(part)
         filled = np.concatenate([part, np.zeros((missing, *part.shape[1:]), part.dtype)]) if missing else part
         yield filled, len(part)
-
-
-def referral_of(probabilities: NDArray[np.float32], referral_from: int) -> NDArray[np.float32]:
-    """Probability of referral: a referral head's own, or the sum over the grades that are referred."""
-    if probabilities.shape[1] == 1:
-        return probabilities[:, 0]
-    return np.asarray(np.clip(probabilities[:, referral_from:].sum(axis=1), 0, 1))

@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from fundoscope.data.grades import grade_of
 from fundoscope.model.curves import calibration
 from fundoscope.model.intervals import Floats, Interval, auc, bootstrap, proportion, unknown
 from fundoscope.model.operating import OperatingPoint, choose_operating_points
@@ -149,15 +150,6 @@ def cases_of(predictions: Predictions, *, level: str, way: str, referral_from: i
     np.maximum.at(grade, of, predictions.grade)
     np.maximum.at(score, of, highest)
     return Cases(grade, grade >= referral_from, score, patient[first])
-
-
-def grade_of(probabilities: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The median grade: the highest k with P(grade ≥ k) ≥ 0.5; over the last axis.
-
-    Not the most probable one: the grades are ordered, and the median loses least when they are a near thing.
-    """
-    at_least = np.cumsum(probabilities[..., ::-1], axis=-1)[..., ::-1][..., 1:]
-    return np.asarray((at_least >= 0.5).sum(axis=-1), dtype=np.int64)
 
 
 def confusion(true: NDArray[np.int64], given: NDArray[np.int64]) -> NDArray[np.int64]:

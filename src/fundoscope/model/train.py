@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.data.batches import AUGMENTATIONS, batches, grade_weights, steps
+from fundoscope.data.grades import grade_of, referral_of
 from fundoscope.data.records import Records
 from fundoscope.errors import FundoscopeError
 from fundoscope.model.backbones import resolve_weights
@@ -22,11 +23,11 @@ from fundoscope.model.backend import device_name, has_gpu
 from fundoscope.model.checkpoint import forget_weights, load_weights, save_network, save_weights
 from fundoscope.model.layers import Augment
 from fundoscope.model.network import Network, build_network, loss_of
-from fundoscope.model.predict import predict, referral_of
+from fundoscope.model.predict import predict
 from fundoscope.model.recipe import Recipe
 from fundoscope.model.run import claim_run, now, read_history, write_history
 from fundoscope.model.schedule import Epoch, best_epoch, learning_rate, phase_of, reason_to_stop
-from fundoscope.model.scores import grade_of, quick_auc, quick_kappa
+from fundoscope.model.scores import quick_auc, quick_kappa
 from fundoscope.provenance import command, sha256_file, versions, write_json
 
 

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.data.draw import draw_eye
+from fundoscope.data.grades import referral_of
 from fundoscope.data.manifest import Manifest, Photograph
 from fundoscope.data.photo import Preparation, encode_png
 from fundoscope.data.prepare import prepare_records
 from fundoscope.data.records import Records
 from fundoscope.model.backend import use_backend
-from fundoscope.model.predict import predict, referral_of
+from fundoscope.model.predict import predict
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.recipe import Recipe
 from fundoscope.model.scores import score_run

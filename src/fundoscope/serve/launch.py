@@ -1,0 +1,215 @@
+"""What `serve` starts: a supervisor that binds the port, and under it the worker that answers.
+
+The supervisor imports next to nothing and does nothing but wait. A worker that crashes, or gives itself up because a
+prediction never came back, is replaced within the second; meanwhile callers wait in the port's own queue and are not
+turned away. SIGTERM lets what has been accepted finish, for at most DRAIN_S.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from fundoscope.errors import FundoscopeError
+from fundoscope.serve.log import log
+from fundoscope.serve.metrics import Board
+from fundoscope.serve.settings import Settings
+
+DRAIN_S = 25  # the platform kills after 30
+BACKLOG = 1024
+QUICK_DEATHS, QUICK_S = 5, 10.0  # so many workers within so short a time: it will not get better
+BAD_USAGE, REPLACE_ME = 2, 75  # statuses a worker ends with: nothing to be done about it; a fresh one will do
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGTERM or Ctrl-C; the exit status."""
+    if settings.stack == "published":
+        from fundoscope.serve import published
+
+        return published.run(settings)
+    return Supervisor(settings, bind(settings.host, settings.port)).run()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as problem:
+        listening.close()
+        hint = "stop what listens there, or give another --port"
+        raise FundoscopeError(f"cannot listen on {host}:{port}: {problem.strerror or problem}", hint) from None
+    listening.listen(BACKLOG)
+    return listening
+
+
+class Supervisor:
+    def __init__(self, settings: Settings, listening: socket.socket) -> None:
+        self._settings, self._listening = settings, listening
+        self._board = Board(settings.processes)
+        self._workers: dict[int, int] = {}  # process -> row of the board
+        self._stopping = 0.0  # since when
+        self._deaths: list[float] = []
+        # Workers notice the end of the supervisor, were it by kill -9, because this closes with it.
+        self._lifeline, self._held = os.pipe()
+
+    def run(self) -> int:
+        for row in range(self._settings.processes):
+            self._start(row)
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        signal.signal(signal.SIGALRM, self._kill)
+        status = 0
+        while self._workers:
+            pid, ended = os.wait()
+            row = self._workers.pop(pid, -1)
+            if row < 0:
+                continue  # as process 1 of a container we are handed orphans too
+            code = os.waitstatus_to_exitcode(ended)
+            if self._stopping:
+                continue
+            if code in (0, BAD_USAGE) or self._hopeless():
+                status = status or code or 1
+                self._stop()
+                continue
+            log("worker replaced", status=code)
+            self._board.reset_gauges(row)
+            self._board.replaced()
+            self._start(row)
+        return status if status >= 0 else 1
+
+    def _start(self, row: int) -> None:
+        pid = os.fork()
+        if pid:
+            self._workers[pid] = row
+            return
+        status = 1
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            os.close(self._held)
+            status = work(self._settings, self._listening, self._board, row, self._lifeline)
+        except FundoscopeError as problem:
+            sys.stderr.write(f"error: {problem.message}\n" + (f"hint: {problem.hint}\n" if problem.hint else ""))
+            status = BAD_USAGE
+        except KeyboardInterrupt:
+            status = 0
+        except BaseException as problem:
+            log("worker failed", problem=type(problem).__name__, text=str(problem)[:200])
+        finally:
+            sys.stderr.flush()
+            os._exit(status)  # never back into the supervisor's code
+
+    def _hopeless(self) -> bool:
+        self._deaths = [*self._deaths[-QUICK_DEATHS + 1 :], time.monotonic()]
+        return len(self._deaths) == QUICK_DEATHS and self._deaths[-1] - self._deaths[0] < QUICK_S
+
+    def _stop(self, *_: object) -> None:
+        if self._stopping:
+            return
+        self._stopping = time.monotonic()
+        self._listening.close()  # callers are refused now, and do not wait for someone who is leaving
+        for pid in self._workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        signal.alarm(DRAIN_S + 2)
+
+    def _kill(self, *_: object) -> None:
+        for pid in self._workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def work(settings: Settings, listening: socket.socket, board: Board, row: int, lifeline: int) -> int:
+    """The worker: answer on `listening` until told to stop; its exit status."""
+    return asyncio.run(_work(settings, listening, board, row, lifeline))
+
+
+async def _work(settings: Settings, listening: socket.socket, board: Board, row: int, lifeline: int) -> int:
+    began = time.monotonic()
+    from fundoscope.serve.app import create_app
+    from fundoscope.serve.metrics import Metrics
+    from fundoscope.serve.service import Service
+
+    service = Service(settings, Metrics(board, row))
+    # The model opens in a thread while the web server is still being imported.
+    loading = asyncio.ensure_future(_load(service, began))
+    await asyncio.sleep(0)
+    server = _server(create_app(service), service)
+    asyncio.get_running_loop().add_reader(lifeline, setattr, server, "should_exit", True)
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    stuck = asyncio.ensure_future(service.stuck.wait())
+    await asyncio.wait([serving, loading], return_when=asyncio.FIRST_COMPLETED)
+    if loading.done() and loading.exception() is not None:
+        server.should_exit = server.force_exit = True
+        await asyncio.wait([serving])
+        loading.result()
+    if not serving.done():
+        port = listening.getsockname()[1]
+        log("ready", port=port, worker=os.getpid(), seconds=round(time.monotonic() - began, 3), **_about(service))
+    await asyncio.wait([serving, stuck], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        log("stuck", seconds=round(service.line.stuck_s(), 1))
+        server.should_exit = True
+        await asyncio.wait([serving], timeout=2)
+        return REPLACE_ME
+    stuck.cancel()
+    return 0
+
+
+async def _load(service: Any, began: float) -> None:
+    service.metrics.start_seconds["imported"] = time.monotonic() - began
+    if service.settings.load == "first-request" or service.settings.multi_model:
+        return
+    await service.load()
+    service.metrics.start_seconds["ready"] = time.monotonic() - began
+
+
+def _server(app: Any, service: Any) -> Any:
+    import logging
+
+    import uvicorn
+
+    from fundoscope.serve.protocol import BoundedProtocol
+
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # it would log what callers send wrongly
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            service.draining = True
+            super().handle_exit(sig, frame)
+
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,  # longer than a load balancer's 60
+        timeout_graceful_shutdown=DRAIN_S,
+        backlog=BACKLOG,
+        limit_concurrency=_connections(),
+    )
+    return Server(config)
+
+
+def _connections() -> int:
+    """As many as there are file descriptors for, less some for the model and for us."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, min(soft - 64, 4096))
+
+
+def _about(service: Any) -> dict[str, Any]:
+    models = [{"digest": g.artefact.digest, "precision": g.artefact.precision} for _, _, g in service.models]
+    return {"models": models, "threads": service.settings.predict_threads, "platform": service.settings.platform}

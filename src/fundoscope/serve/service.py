@@ -1,0 +1,130 @@
+"""What the routes call: grade photographs within the server's limits, and say how it is doing."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fundoscope.data.photo import UnreadablePhoto
+from fundoscope.serve.grading import Grader, Grading
+from fundoscope.serve.http import Refusal
+from fundoscope.serve.line import Busy, Line, Place
+from fundoscope.serve.metrics import Metrics
+from fundoscope.serve.models import ONLY, Models
+from fundoscope.serve.settings import Settings
+
+IN_HAND = 8  # requests' worth of the largest body that may be held in memory at once
+
+
+class Service:
+    """One worker's state. All of it is touched on the event loop only."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self.settings, self.metrics = settings, metrics
+        self.models = Models(settings)
+        self.line = Line(
+            readers=settings.predict_threads,
+            length=settings.queue,
+            batch=settings.batch_size,
+            delay_ms=settings.batch_delay_ms,
+            timeout_s=settings.timeout_s,
+        )
+        self.ready = asyncio.Event()
+        self.draining = False
+        self.stuck = asyncio.Event()  # a prediction never came back: this process should be replaced
+        self._loading: asyncio.Future[Any] | None = None
+        self._held_bytes = 0
+        # Loading a model, and whatever else would hold up the event loop, one at a time.
+        self.aside = ThreadPoolExecutor(1, thread_name_prefix="aside")
+
+    @property
+    def healthy(self) -> bool:
+        """Whether /ping says yes: warm, or as published, before anything is loaded."""
+        early = self.settings.load == "first-request" or self.settings.multi_model
+        return (self.ready.is_set() or early) and not self.draining and not self.stuck.is_set()
+
+    async def load(self) -> None:
+        """Open the one model and answer a photograph with it; asked again, wait for the first asking."""
+        if self._loading is None:
+            loop = asyncio.get_running_loop()
+            self._loading = loop.run_in_executor(self.aside, self.models.load, ONLY, self.settings.model)
+        await asyncio.shield(self._loading)
+        self.ready.set()
+
+    async def grader(self, name: str = ONLY) -> Grader:
+        if name == ONLY and not self.ready.is_set():
+            if self.settings.load == "first-request":
+                await self.load()
+            await self.ready.wait()
+        return self.models.get(name)
+
+    def hold(self, size_bytes: int) -> None:
+        """Make room for a body before it is read; the caller lets go of it again."""
+        if self._held_bytes and self._held_bytes + size_bytes > IN_HAND * self.settings.payload_bytes:
+            raise self.busy(self.line.retry_after_s())
+        self._held_bytes += size_bytes
+
+    def let_go(self, size_bytes: int) -> None:
+        self._held_bytes -= size_bytes
+
+    def busy(self, retry_after_s: int) -> Refusal:
+        hint = f"try again in {retry_after_s} s"
+        return Refusal(503, "all places are taken: the server is busy", hint, {"retry-after": str(retry_after_s)})
+
+    async def grade(
+        self, grader: Grader, photos: Sequence[bytes], *, began: float
+    ) -> list[Grading | UnreadablePhoto | Exception]:
+        """An answer for every photograph, in their order: a grading, or why there is none."""
+        try:
+            self.line.check(len(photos))
+        except Busy as busy:
+            for _ in photos:
+                self.metrics.photograph("busy")
+            raise self.busy(busy.retry_after_s) from None
+        self.metrics.gauge("fundoscope_queue", len(photos))
+        places = [self.line.join(grader, photo) for photo in photos]
+        try:
+            left_s = self.settings.timeout_s - (time.perf_counter() - began)
+            _, late = await asyncio.wait([place.answer for place in places], timeout=max(0.0, left_s))
+        except asyncio.CancelledError:
+            self._give_up(places)
+            raise
+        finally:
+            self.metrics.gauge("fundoscope_queue", -len(photos))
+        if late:
+            raise self._too_late(places)
+        return [self._outcome(place) for place in places]
+
+    def _outcome(self, place: Place) -> Grading | UnreadablePhoto | Exception:
+        problem = place.answer.exception()
+        if isinstance(problem, UnreadablePhoto):
+            self.metrics.photograph("unreadable")
+            return problem
+        if problem is not None:
+            self.metrics.photograph("failed")
+            return problem if isinstance(problem, Exception) else RuntimeError("interrupted")
+        grading = place.answer.result()
+        self.metrics.photograph("graded" if grading.gradability.gradable else "ungradable")
+        timings = grading.timings_ms
+        total_ms = (time.perf_counter() - place.arrived) * 1000
+        timings["queue"] = max(0.0, total_ms - timings["decode"] - timings["predict"])
+        timings["total"] = total_ms
+        for phase, ms in timings.items():
+            self.metrics.phase(phase, ms / 1000)
+        self.metrics.batch(place.batch)
+        return grading
+
+    def _give_up(self, places: Sequence[Place]) -> None:
+        for place in places:
+            place.given_up = True
+            place.answer.cancel()
+
+    def _too_late(self, places: Sequence[Place]) -> Refusal:
+        for _ in places:
+            self.metrics.photograph("timeout")
+        self._give_up(places)
+        if self.line.stuck_s() >= self.settings.timeout_s / 2:
+            self.stuck.set()
+        message = f"there was no answer within {self.settings.timeout_s:g} s"
+        return Refusal(503, message, "try again", {"retry-after": "1"})

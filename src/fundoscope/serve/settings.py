@@ -1,0 +1,54 @@
+"""Settings of a server, and what a platform asks of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fundoscope.quota import cores
+
+MB = 2**20  # the platform counts its limits in these
+
+Platform = Literal["real-time", "serverless", "batch"]
+# The most one request may bring. SageMaker's own limits: sagemaker.md, rows 4 and 12.
+PAYLOAD_BYTES: dict[str, int] = {"real-time": 25 * MB, "serverless": 4 * MB, "batch": 100 * MB}
+# Photographs predicted together. A serverless worker is sent one request at a time: there is nothing to wait for.
+BATCH: dict[str, int] = {"real-time": 8, "serverless": 1, "batch": 8}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides a server; plain values, filled in by the command line."""
+
+    model: Path
+    stack: Literal["lean", "published"] = "lean"
+    host: str = "127.0.0.1"
+    port: int = 8080  # 0: any free one
+    platform: Platform = "real-time"
+    load: Literal["at-start", "first-request"] = "at-start"
+    workers: int | None = None  # processes; None: one, or as the stack was published
+    threads: int | None = None  # of one prediction; None: what the quota pays for, shared among the workers
+    queue: int = 64  # photographs accepted and not yet answered, beyond which callers are sent away
+    batch: int | None = None  # photographs predicted together at most; None: by platform
+    batch_delay_ms: float = 2.0  # to wait for a photograph that is being decoded; one alone never waits
+    timeout_s: float = 60.0  # the platform gives up on a request after 60 s
+    operating_point: str = "high_sensitivity"
+    multi_model: bool = False
+    models_root: Path = Path("/opt/ml/models")
+    unsafe: bool = False
+    log_requests: bool = False
+
+    @property
+    def payload_bytes(self) -> int:
+        return PAYLOAD_BYTES[self.platform]
+
+    @property
+    def batch_size(self) -> int:
+        return self.batch or BATCH[self.platform]
+
+    @property
+    def processes(self) -> int:
+        return 1 if self.multi_model else self.workers or 1
+
+    @property
+    def predict_threads(self) -> int:
+        return self.threads or max(1, cores() // self.processes)

@@ -1,0 +1,22 @@
+"""Our own server, put through the contract as anybody's."""
+
+import shlex
+import sys
+
+from double_trials import broken, tried, verdicts
+
+from fundoscope.artefact.export import Exported
+from fundoscope.conform.contract import limits_of
+
+
+def test_our_own_server_keeps_the_contract(exported: dict[str, Exported]) -> None:
+    line = shlex.join([sys.executable, "-m", "fundoscope.cli.main", "serve", "{model}"])
+    found = tried(line, model=exported["onnx"].artefact.folder, limits=limits_of("real-time"))
+    assert broken(found) == {}
+    assert {rule for rule, verdict in verdicts(found).items() if verdict != "held"} == {2, 14}
+
+
+def test_our_own_server_loading_late_as_published_is_found_out(exported: dict[str, Exported]) -> None:
+    words = [sys.executable, "-m", "fundoscope.cli.main", "serve", "{model}", "--load", "first-request"]
+    found = tried(shlex.join(words), model=exported["onnx"].artefact.folder, rules=(8,))
+    assert "before the model was loaded" in broken(found)[8]
