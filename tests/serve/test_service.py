@@ -1,6 +1,7 @@
 """The service as SageMaker and its callers see it: a real process, real HTTP."""
 
 import base64
+import http.client
 import io
 import json
 import os
@@ -328,6 +329,47 @@ def test_sigterm_answers_what_was_accepted_and_ends_with_0(artefact_folder: Path
         assert slow.result().status == 200
         assert running.process.wait(30) == 0
         assert time.monotonic() - start < 30
+
+
+def test_sigterm_does_not_wait_for_a_photograph_that_has_only_half_arrived(artefact_folder: Path) -> None:
+    with (
+        serving(artefact_folder) as running,
+        socket.create_connection(("127.0.0.1", running.port), timeout=30) as wire,
+    ):
+        wire.sendall(b"POST /invocations HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nhalf")
+        until(lambda: running.metrics()["fundoscope_in_flight"] == 1)
+        start = time.monotonic()
+        running.process.terminate()
+        assert wire.recv(65536).startswith(b"HTTP/1.1 408 ")
+        assert running.process.wait(30) == 0
+        assert time.monotonic() - start < 10
+
+
+def test_answers_are_not_held_back_for_acknowledgements(server: Running) -> None:
+    """Nagle's delay would add 40 ms to every second small answer on a kept connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    took = []
+    for _ in range(30):
+        start = time.perf_counter()
+        connection.request("POST", "/invocations", b"no photograph", {"content-type": "image/jpeg"})
+        assert connection.getresponse().read()
+        took.append(time.perf_counter() - start)
+    connection.close()
+    assert sorted(took)[10] < 0.03
+
+
+def test_a_photograph_that_waits_for_the_model_is_its_warm_up(artefact_folder: Path, jpeg: bytes) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = [sys.executable, "-m", "fundoscope.cli.main", "serve", "--port", str(port)]
+    process = subprocess.Popen([*program, str(artefact_folder)], stderr=subprocess.DEVNULL)
+    try:
+        assert until(lambda: _patiently(port, jpeg)) == 200
+        assert until(lambda: send(port, "GET", "/ping").status == 200)
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 def test_the_worker_ends_when_the_supervisor_is_killed(artefact_folder: Path) -> None:

@@ -1,5 +1,6 @@
 """RUNTIMES: an Artefact's model, open and ready to answer. Imports numpy, and of the runtimes the one in use only."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,6 +12,9 @@ from fundoscope.errors import FundoscopeError, pick
 
 if TYPE_CHECKING:
     from fundoscope.artefact.artefact import Artefact
+
+# ONNX Runtime 1.31 would tell its makers about every session unless this is said before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 Pixels = NDArray[np.uint8]
 Probabilities = NDArray[np.float32]

@@ -164,7 +164,7 @@ async def _invoke(service: Service, request: Request, model: str) -> Answer:
     size_bytes = min(request.content_length or service.settings.payload_bytes, service.settings.payload_bytes)
     service.hold(size_bytes)
     try:
-        body = await read_body(request, limit_bytes=service.settings.payload_bytes)
+        body = await read_body(request, limit_bytes=service.settings.payload_bytes, arriving=service.arriving)
         photos = _photographs(body, service.settings.queue) if several else [body]
         grader = await service.grader(model)
         outcomes = await service.grade(grader, photos, began=began)
@@ -260,7 +260,7 @@ async def _list_models(service: Service, request: Request) -> Answer:
 async def _load_model(service: Service, request: Request) -> Answer:
     form = '{"model_name": "…", "url": "/opt/ml/models/…/model"}'
     try:
-        table = json.loads(await read_body(request, limit_bytes=64 * 1024))
+        table = json.loads(await read_body(request, limit_bytes=64 * 1024, arriving=service.arriving))
         name, url = table["model_name"], table["url"]
         if not (isinstance(name, str) and isinstance(url, str) and name and "\0" not in url):
             raise TypeError

@@ -5,7 +5,8 @@ Plain, because a framework's import would be a quarter of the time this server t
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,26 +79,38 @@ async def send_answer(send: Send, answer: Answer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def read_body(request: Request, *, limit_bytes: int) -> bytes:
-    """All of the body, or a refusal as soon as it is known to be longer than allowed."""
+async def read_body(request: Request, *, limit_bytes: int, arriving: set[asyncio.Timeout]) -> bytes:
+    """All of the body, or a refusal as soon as it is known to be longer than allowed.
+
+    While it is being read its deadline is in `arriving`, for a server that stops to bring forward.
+    """
     declared = request.content_length
     if declared is not None and declared > limit_bytes:
-        await _linger(request, declared, limit_bytes)
+        await _linger(request, declared, limit_bytes, arriving)
         raise _too_large(limit_bytes)
     parts, received = [], 0
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(BODY_S) as deadline, _listed(deadline, arriving):
             async for part in _parts(request.receive):
                 received += len(part)
                 if received > limit_bytes:
                     raise _too_large(limit_bytes)
                 parts.append(part)
     except TimeoutError:
-        raise Refusal(408, f"the photograph did not arrive within {BODY_S:g} s", "send it again", _CLOSE) from None
+        raise Refusal(408, "the photograph did not arrive in time", "send it again", _CLOSE) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 _CLOSE = {"connection": "close"}
+
+
+@asynccontextmanager
+async def _listed(deadline: asyncio.Timeout, arriving: set[asyncio.Timeout]) -> AsyncIterator[None]:
+    arriving.add(deadline)
+    try:
+        yield
+    finally:
+        arriving.discard(deadline)
 
 
 async def _parts(receive: Receive) -> Any:
@@ -111,12 +124,12 @@ async def _parts(receive: Receive) -> Any:
             return
 
 
-async def _linger(request: Request, declared: int, limit_bytes: int) -> None:
+async def _linger(request: Request, declared: int, limit_bytes: int, arriving: set[asyncio.Timeout]) -> None:
     """Read a body that will be refused: a caller still sending when the connection closes never reads the refusal."""
     if declared > LINGER * limit_bytes or request.headers.get("expect", "").lower() == "100-continue":
         return
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(BODY_S) as deadline, _listed(deadline, arriving):
             async for _ in _parts(request.receive):
                 pass
     except TimeoutError:

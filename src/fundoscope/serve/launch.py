@@ -36,7 +36,8 @@ def serve(settings: Settings) -> int:
 
 def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol must be named: asyncio turns Nagle's delay off only where it sees that it is TCP.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -132,6 +133,8 @@ def work(settings: Settings, listening: socket.socket, board: Board, row: int, l
 
 async def _work(settings: Settings, listening: socket.socket, board: Board, row: int, lifeline: int) -> int:
     began = time.monotonic()
+    # A thread that comes back from the runtime waits so long for one that is at Python code; 5 ms by default.
+    sys.setswitchinterval(0.0005)
     from fundoscope.serve.app import create_app
     from fundoscope.serve.metrics import Metrics
     from fundoscope.serve.service import Service
@@ -179,9 +182,11 @@ def _server(app: Any, service: Any) -> Any:
 
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # it would log what callers send wrongly
 
+    loop = asyncio.get_running_loop()
+
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
-            service.draining = True
+            loop.call_soon_threadsafe(service.drain)
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from fundoscope.artefact.artefact import Artefact, usable
@@ -37,12 +38,13 @@ def open_grader(folder: Path, settings: Settings) -> Grader:
     found: list[Exception] = []
     check = threading.Thread(target=_check, args=(artefact, found), daemon=True)
     check.start()  # hashing lets go of Python's lock, and so does the runtime
-    predictor = open_predictor(artefact, threads=settings.predict_threads)
+    threads = settings.predict_threads
     grader = Grader(
         artefact,
-        predictor,
+        open_predictor(artefact, threads=threads),
         operating_point=settings.operating_point,
-        max_pixels=_max_pixels(settings.predict_threads),
+        max_pixels=_max_pixels(threads),
+        narrow=partial(open_predictor, artefact, threads=1) if threads > 1 and _room_for(artefact) else None,
     )
     check.join()
     if found:
@@ -61,6 +63,16 @@ def _max_pixels(readers: int) -> int | None:
     """The largest photograph that all reading threads can hold at once in a container's memory."""
     limit = memory_limit_bytes()
     return None if limit is None else max(4_000_000, (limit - resident_bytes()) // 2 // PIXELS_BYTES // readers)
+
+
+def _needed_bytes(artefact: Artefact) -> float:
+    return artefact.size_bytes * MEMORY_PER_BYTE + MEMORY_BYTES
+
+
+def _room_for(artefact: Artefact) -> bool:
+    """Whether the model could be opened once more within this container's memory."""
+    limit = memory_limit_bytes()
+    return limit is None or resident_bytes() + _needed_bytes(artefact) < 0.9 * limit
 
 
 class Models:
@@ -84,7 +96,8 @@ class Models:
         try:
             self._check_memory(folder)
             grader = open_grader(folder, self._settings)
-            grader.warm_up()
+            if name != ONLY:  # the service warms its only model up itself
+                grader.warm_up()
         except BaseException:
             del self._folders[name]
             raise
@@ -106,12 +119,11 @@ class Models:
         del self._graders[name], self._folders[name]
 
     def _check_memory(self, folder: Path) -> None:
-        limit = memory_limit_bytes()
-        if limit is None or not self._settings.multi_model:  # a single model is tried, and the platform says no
+        if not self._settings.multi_model:  # a single model is tried, and the platform says no
             return
-        wanted = Artefact.open(folder, verify=False).size_bytes * MEMORY_PER_BYTE + MEMORY_BYTES
-        if resident_bytes() + wanted > 0.9 * limit:
-            raise NoMemory(f"{wanted / MB:.0f} MB are needed")
+        artefact = Artefact.open(folder, verify=False)
+        if not _room_for(artefact):
+            raise NoMemory(f"{_needed_bytes(artefact) / MB:.0f} MB are needed")
 
     def folder_of(self, url: str) -> Path:
         """The folder the platform names, which must lie where it puts models."""

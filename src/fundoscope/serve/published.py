@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from types import FrameType
 
 from fundoscope.errors import FundoscopeError, pick
@@ -81,7 +81,7 @@ def run(settings: Settings) -> int:
     call = os.environ.get("FUNDOSCOPE_PUBLISHED_CALL", CALLS[0])
     pick(dict.fromkeys(CALLS), call, kind="way of calling the model (FUNDOSCOPE_PUBLISHED_CALL)")
     port = _free_port(settings.host, settings.port)
-    with TemporaryDirectory(prefix="fundoscope-") as folder, _told_to_stop() as stop:
+    with TemporaryDirectory(prefix="fundoscope-", dir=_writable()) as folder, _told_to_stop() as stop:
         conf = Path(folder, "nginx.conf")
         conf.write_text(_nginx_conf(settings, port, folder), encoding="utf-8")
         children: dict[str, subprocess.Popen[bytes]] = {}
@@ -107,6 +107,14 @@ def _find_nginx() -> str:
     if (found := shutil.which("nginx", path=path)) is None:
         raise FundoscopeError("the published stack needs nginx", "install it (apt-get install nginx-light)")
     return found
+
+
+def _writable() -> str:
+    """nginx keeps large bodies in files, and its own socket: unlike the lean server it cannot do without."""
+    try:
+        return gettempdir()
+    except FileNotFoundError:
+        raise FundoscopeError("the published stack needs a folder it can write to", "mount one at /tmp") from None
 
 
 def _check_installed() -> None:

@@ -4,16 +4,20 @@ import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from fundoscope.data.photo import UnreadablePhoto
 from fundoscope.serve.grading import Grader, Grading
 from fundoscope.serve.http import Refusal
 from fundoscope.serve.line import Busy, Line, Place
+from fundoscope.serve.log import log
 from fundoscope.serve.metrics import Metrics
 from fundoscope.serve.models import ONLY, Models
 from fundoscope.serve.settings import Settings
 
+PATIENCE_S = 5.0  # for the photograph of a caller who may have gone
+DRAIN_BODY_S = 1.0  # for the rest of a body to arrive once the server is stopping
 IN_HAND = 8  # requests' worth of the largest body that may be held in memory at once
 
 
@@ -24,14 +28,17 @@ class Service:
         self.settings, self.metrics = settings, metrics
         self.models = Models(settings)
         self.line = Line(
-            readers=settings.predict_threads,
+            threads=settings.predict_threads,
             length=settings.queue,
             batch=settings.batch_size,
             delay_ms=settings.batch_delay_ms,
             timeout_s=settings.timeout_s,
         )
-        self.ready = asyncio.Event()
+        self._opened, self.ready = asyncio.Event(), asyncio.Event()
+        self._waiting = 0  # requests that came before the model was open
+        self._answered = asyncio.Event()
         self.draining = False
+        self.arriving: set[asyncio.Timeout] = set()  # bodies that are being received
         self.stuck = asyncio.Event()  # a prediction never came back: this process should be replaced
         self._loading: asyncio.Future[Any] | None = None
         self._held_bytes = 0
@@ -47,16 +54,29 @@ class Service:
     async def load(self) -> None:
         """Open the one model and answer a photograph with it; asked again, wait for the first asking."""
         if self._loading is None:
-            loop = asyncio.get_running_loop()
-            self._loading = loop.run_in_executor(self.aside, self.models.load, ONLY, self.settings.model)
+            self._loading = asyncio.ensure_future(self._load())
         await asyncio.shield(self._loading)
+
+    async def _load(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            grader = await loop.run_in_executor(self.aside, self.models.load, ONLY, self.settings.model)
+        finally:
+            self._opened.set()
+        if self._waiting:  # a photograph that is here already warms the model up as well as ours would
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._answered.wait(), PATIENCE_S)
+        if not self._answered.is_set():
+            await loop.run_in_executor(self.aside, grader.warm_up)
         self.ready.set()
 
     async def grader(self, name: str = ONLY) -> Grader:
-        if name == ONLY and not self.ready.is_set():
-            if self.settings.load == "first-request":
-                await self.load()
-            await self.ready.wait()
+        if name == ONLY and not self._opened.is_set():
+            self._waiting += 1
+            if self.settings.load == "first-request" and self._loading is None:
+                self._loading = asyncio.ensure_future(self._load())
+                self._loading.add_done_callback(_report)
+            await self._opened.wait()
         return self.models.get(name)
 
     def hold(self, size_bytes: int) -> None:
@@ -71,6 +91,12 @@ class Service:
     def busy(self, retry_after_s: int) -> Refusal:
         hint = f"try again in {retry_after_s} s"
         return Refusal(503, "all places are taken: the server is busy", hint, {"retry-after": str(retry_after_s)})
+
+    def drain(self) -> None:
+        """No more is taken on, and what has only half arrived is not waited for."""
+        self.draining = True
+        for body in self.arriving:
+            body.reschedule(asyncio.get_running_loop().time() + DRAIN_BODY_S)
 
     async def grade(
         self, grader: Grader, photos: Sequence[bytes], *, began: float
@@ -94,7 +120,10 @@ class Service:
             self.metrics.gauge("fundoscope_queue", -len(photos))
         if late:
             raise self._too_late(places)
-        return [self._outcome(place) for place in places]
+        outcomes = [self._outcome(place) for place in places]
+        if any(isinstance(outcome, Grading) for outcome in outcomes):
+            self._answered.set()
+        return outcomes
 
     def _outcome(self, place: Place) -> Grading | UnreadablePhoto | Exception:
         problem = place.answer.exception()
@@ -128,3 +157,10 @@ class Service:
             self.stuck.set()
         message = f"there was no answer within {self.settings.timeout_s:g} s"
         return Refusal(503, message, "try again", {"retry-after": "1"})
+
+
+def _report(loading: "asyncio.Future[Any]") -> None:
+    """A model that could not be loaded when first asked for: the caller reads 500, the log why."""
+    problem = loading.exception()
+    if problem is not None:
+        log("load failed", problem=getattr(problem, "message", type(problem).__name__))
