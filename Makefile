@@ -48,9 +48,13 @@ test-backends: .venv-backends/.backends
 	$(call INSTALL,.venv-backends) --no-deps --no-build-isolation -e .
 	touch $@
 
+LOCK = uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header --no-annotate --python-version 3.11
 lock:
-	for name in run dev backends; do uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header \
-	  --no-annotate --no-emit-package fundoscope --python-version 3.11 requirements/$$name.in -o requirements/$$name.txt; done
+	for name in run dev backends; do \
+	  $(LOCK) --no-emit-package fundoscope requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+	# What goes into images is held to its sha256; lean and build list all they need themselves.
+	for name in lean build; do $(LOCK) --generate-hashes --no-deps containers/$$name.in -o containers/$$name.txt || exit 1; done
+	for name in full reduced; do $(LOCK) --generate-hashes containers/$$name.in -o containers/$$name.txt || exit 1; done
 
 clean:
 	rm -rf .venv .venv-backends .mypy_cache .ruff_cache .pytest_cache

@@ -2,11 +2,14 @@
 
 import shlex
 import sys
+from pathlib import Path
 
 from double_trials import broken, tried, verdicts
 
 from fundoscope.artefact.export import Exported
 from fundoscope.conform.contract import limits_of
+
+SLOW_TO_LOAD = str(Path(__file__).parent / "doubles" / "slow_to_load.py")
 
 
 def test_our_own_server_keeps_the_contract(exported: dict[str, Exported]) -> None:
@@ -17,6 +20,6 @@ def test_our_own_server_keeps_the_contract(exported: dict[str, Exported]) -> Non
 
 
 def test_our_own_server_loading_late_as_published_is_found_out(exported: dict[str, Exported]) -> None:
-    words = [sys.executable, "-m", "fundoscope.cli.main", "serve", "{model}", "--load", "first-request"]
+    words = [sys.executable, SLOW_TO_LOAD, "serve", "{model}", "--load", "first-request"]
     found = tried(shlex.join(words), model=exported["onnx"].artefact.folder, rules=(8,))
     assert "before the model was loaded" in broken(found)[8]

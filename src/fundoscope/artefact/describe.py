@@ -41,7 +41,7 @@ def describe(model: TrainedModel, *, format: Format, folder: Path, outputs: int,
         output=Output(OUTPUT, recipe.head, (None, outputs), GRADES if outputs > 1 else (REFERRAL,)),
         referral_from=recipe.referral_from,
         operating_points=operating_points_of(model),
-        scores=_summary(_scores(model)),
+        scores=summary(_scores(model)),
         drawn=drawn,
         notice=DRAWN_NOTICE if drawn else NOTICE,
         origin=_origin(model),
@@ -63,7 +63,7 @@ def _scores(model: TrainedModel) -> dict[str, Any]:
         raise FundoscopeError(f"{path} cannot be read", f"fundoscope evaluate {model.folder}") from None
 
 
-def _summary(scores: Mapping[str, Any]) -> dict[str, Any]:
+def summary(scores: Mapping[str, Any]) -> dict[str, Any]:
     """For a model card: the test part at image level, without and with (as referred) the ungradable photographs."""
     ways = scores["test"]["image"]
     return {"part": "test", "level": "image", **{way: _brief(ways[way]) for way in ("gradable", "all")}}

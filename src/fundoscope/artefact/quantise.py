@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.artefact.artefact import MODEL_PATHS, Artefact, Precision, pack, write
-from fundoscope.artefact.describe import _summary as summary
+from fundoscope.artefact.describe import summary
 from fundoscope.artefact.guard import MARGIN, Guard, judge
 from fundoscope.artefact.held_out import CALIBRATION, Photographs, calibrating, check_preparation, held_out
 from fundoscope.artefact.measure import Latency, compare_latency, peak_memory

@@ -27,10 +27,16 @@ def add_commands(commands: Commands) -> None:
     add("--platform", choices=PLATFORMS, help="sets payload limit and batching (default: real-time)")
     add("--load", choices=("at-start", "first-request"), default="at-start", help="first-request: as published")
     add("--workers", type=_positive, metavar="N", help="processes, each with the model in memory (default: 1)")
-    add("--threads", type=_positive, metavar="N", help="of one prediction (default: what the CPU quota pays for)")
+    add("--threads", type=_positive, metavar="N", help="processors to use (default: what the CPU quota pays for)")
     add("--queue", type=_positive, metavar="N", default=64, help="photographs waiting before 503 (default: 64)")
-    add("--batch", type=_positive, metavar="N", help="photographs predicted together (default: 8; serverless: 1)")
-    add("--batch-delay-ms", type=_at_least_0, metavar="MS", default=2.0, help="to wait for others (default: 2)")
+    add("--batch", type=_positive, metavar="N", help="photographs predicted together (default: 4; serverless: 1)")
+    add(
+        "--batch-delay-ms",
+        type=_at_least_0,
+        metavar="MS",
+        default=0.0,
+        help="to wait for a batch to fill, while others work (default: 0)",
+    )
     add("--timeout-s", type=_at_least_0, metavar="S", default=60.0, help="for one request (default: 60)")
     add("--operating-point", metavar="NAME", default="high_sensitivity", help="default: high_sensitivity")
     add("--multi-model", action="store_true", help="start empty; load by POST /models (or SAGEMAKER_MULTI_MODEL=true)")

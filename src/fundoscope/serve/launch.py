@@ -133,8 +133,6 @@ def work(settings: Settings, listening: socket.socket, board: Board, row: int, l
 
 async def _work(settings: Settings, listening: socket.socket, board: Board, row: int, lifeline: int) -> int:
     began = time.monotonic()
-    # A thread that comes back from the runtime waits so long for one that is at Python code; 5 ms by default.
-    sys.setswitchinterval(0.0005)
     from fundoscope.serve.app import create_app
     from fundoscope.serve.metrics import Metrics
     from fundoscope.serve.service import Service
@@ -189,6 +187,11 @@ def _server(app: Any, service: Any) -> Any:
             loop.call_soon_threadsafe(service.drain)
             super().handle_exit(sig, frame)
 
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            for listening in sockets:
+                listening.listen(BACKLOG)
+
     config = uvicorn.Config(
         app,
         http=BoundedProtocol,
@@ -201,7 +204,7 @@ def _server(app: Any, service: Any) -> Any:
         proxy_headers=False,
         timeout_keep_alive=75,  # longer than a load balancer's 60
         timeout_graceful_shutdown=DRAIN_S,
-        backlog=BACKLOG,
+        backlog=1,  # asyncio takes so many at a time: one, so that workers share them; the port's own is set above
         limit_concurrency=_connections(),
     )
     return Server(config)

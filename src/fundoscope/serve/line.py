@@ -1,23 +1,24 @@
-"""The line photographs stand in: read by several threads, predicted by several, bounded in length.
+"""The line photographs stand in: worked off by a thread per processor, bounded in length.
 
-    accepted ─▶ reading ─▶ predicting, up to `batch` at a time ─▶ answered
-                   └─▶ judging the quality meanwhile ─────────────┘
+    accepted ─▶ a free thread takes its share, up to `batch` ─▶ prepares, judges, predicts ─▶ answered
 
-A photograph alone is predicted on all processors. As soon as there are several, each prediction has one thread, and
-there are as many predictions at once as processors; a thread that is free takes its share of what is ready. Threads,
-not processes: decoding, resampling and the runtime all let go of Python's lock.
+A photograph alone is predicted on all processors, while another thread judges its quality. As soon as there are
+several, each thread does all of it for its own share, with a prediction of one thread.
 """
 
 import asyncio
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.data.gradability import Gradability
+from fundoscope.data.photo import Prepared
 from fundoscope.serve.grading import Grader, Grading
 
 
@@ -37,7 +38,6 @@ class Place:
     photo: bytes
     answer: "asyncio.Future[Grading]"
     arrived: float = field(default_factory=time.perf_counter)
-    pixels: NDArray[np.uint8] | None = None
     gradability: Gradability | None = None
     probabilities: NDArray[np.float32] | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
@@ -46,18 +46,26 @@ class Place:
 
 
 class Line:
-    def __init__(self, *, threads: int, length: int, batch: int, delay_ms: float, timeout_s: float) -> None:
-        """`threads` to read, and as many to predict."""
-        self._length, self._batch, self._delay_s, self._timeout_s = length, batch, delay_ms / 1000, timeout_s
-        self._threads = threads
+    def __init__(
+        self,
+        *,
+        threads: int,
+        length: int,
+        batch: int,
+        delay_ms: float,
+        timeout_s: float,
+        elsewhere: Callable[[], float] = lambda: 0,
+    ) -> None:
+        """`elsewhere`: photographs that stand in the lines of other processes."""
+        self._threads, self._length, self._batch = threads, length, batch
+        self._delay_s, self._timeout_s, self._elsewhere = delay_ms / 1000, timeout_s, elsewhere
         self._changed = threading.Condition()
-        self._to_read: deque[Place] = deque()
-        self._to_predict: deque[Place] = deque()
-        self._reading = self._predicting = 0
+        self._waiting: deque[Place] = deque()
+        self._to_judge: SimpleQueue[tuple[Place, Prepared]] = SimpleQueue()
         self._standing = 0  # accepted and not yet answered
         self._each_s = 0.0  # smoothed seconds from one answer to the next while busy
         self._working: dict[int, float] = {}  # thread -> since when it has been at the same piece of work
-        for work in [self._read] * threads + [self._predict] * threads:
+        for work in [self._work] * threads + [self._judge_aside]:
             # Daemons: a stuck prediction must not keep the process from ending.
             threading.Thread(target=work, daemon=True).start()
 
@@ -81,98 +89,90 @@ class Line:
         self._standing += 1
         place.answer.add_done_callback(self._leave)
         with self._changed:
-            self._to_read.append(place)
-            self._changed.notify_all()
+            self._waiting.append(place)
+            self._changed.notify()
         return place
 
     def _leave(self, _: object) -> None:
         self._standing -= 1
 
-    def _read(self) -> None:
+    def _work(self) -> None:
+        me = threading.get_ident()
         while True:
             with self._changed:
-                while not self._to_read:
+                while not self._waiting:
                     self._changed.wait()
-                place = self._to_read.popleft()
-                self._reading += 1
-            self._begin()
+                places, alone = self._gather()
+                self._working[me] = time.perf_counter()
             try:
-                self._read_one(place)
-            except Exception as problem:
-                _settle(place, problem)
+                if places:
+                    self._answer(places, alone=alone)
             finally:
-                self._end()
-                place.photo = b""  # up to 25 MB that nobody needs any longer
-
-    def _read_one(self, place: Place) -> None:
-        prepared = None
-        try:
-            if not place.given_up:
-                start = time.perf_counter()
-                prepared = place.grader.prepare(place.photo)
-                place.timings_ms["decode"] = (time.perf_counter() - start) * 1000
-        finally:
-            with self._changed:
-                self._reading -= 1
-                if prepared is not None:
-                    place.pixels = prepared.pixels
-                    self._to_predict.append(place)
-                self._changed.notify_all()
-        if prepared is not None:  # judged while the network predicts: it need not know
-            place.gradability = place.grader.assess(place.photo, prepared)
-            self._finish(place)
-
-    def _predict(self) -> None:
-        while True:
-            places, alone = self._gather()
-            self._begin()
-            start = time.perf_counter()
-            try:
-                if not alone:
-                    places[0].grader.widen_out()
-                answers = places[0].grader.predict([p.pixels for p in places if p.pixels is not None], alone=alone)
-                took_s = time.perf_counter() - start
-                at_once = 1 if alone else self._threads
-                self._each_s += 0.2 * (took_s / len(places) / at_once - self._each_s)
-                for place, answer in zip(places, answers, strict=True):
-                    place.batch, place.timings_ms["predict"] = len(places), took_s * 1000
-                    place.probabilities = answer
-                    self._finish(place)
-            except Exception as problem:
-                for place in places:
-                    _settle(place, problem)
-            finally:
-                self._end()
-                with self._changed:
-                    self._predicting -= 1
+                self._working.pop(me, None)
 
     def _gather(self) -> tuple[list[Place], bool]:
-        """The next to be predicted together, of one model, in their order; and whether nothing else is going on."""
-        with self._changed:
-            while True:
-                while not self._to_predict:
-                    self._changed.wait()
-                self._wait_for_company()
-                while self._to_predict and self._to_predict[0].given_up:
-                    self._to_predict.popleft()
-                if self._to_predict:
-                    break
-            # Its share of what is ready, so that the other threads have something to do too.
-            most = min(self._batch, -(-len(self._to_predict) // (self._threads - self._predicting)))
-            places = [self._to_predict.popleft()]
-            while self._to_predict and len(places) < most and self._to_predict[0].grader is places[0].grader:
-                places.append(self._to_predict.popleft())
-            alone = not (self._predicting or self._to_predict or self._reading or self._to_read)
-            self._predicting += 1
-        return places, alone
-
-    def _wait_for_company(self) -> None:
-        """Let a photograph that is being read come along, if it takes no longer than the delay. Holding the lock."""
-        deadline = time.perf_counter() + self._delay_s
-        while 0 < len(self._to_predict) < self._batch and self._reading:
-            left_s = deadline - time.perf_counter()
-            if left_s <= 0 or not self._changed.wait(left_s):
+        """The next for one thread, of one model and in their order; and whether nothing else is going on."""
+        if self._delay_s and self._working:  # one alone never waits for company
+            self._changed.wait_for(lambda: len(self._waiting) >= self._batch, self._delay_s)
+        # Its share, so that the other threads have something to do too.
+        most = min(self._batch, -(-len(self._waiting) // max(1, self._threads - len(self._working))))
+        places: list[Place] = []
+        while self._waiting and len(places) < most:
+            if places and self._waiting[0].grader is not places[0].grader:
                 break
+            place = self._waiting.popleft()
+            if not place.given_up:
+                places.append(place)
+        return places, not (self._working or self._waiting or self._elsewhere())
+
+    def _answer(self, places: list[Place], *, alone: bool) -> None:
+        start = time.perf_counter()
+        grader, readable, pixels = places[0].grader, [], []
+        for place in places:
+            try:
+                pixels.append(self._prepare(place, alone=alone))
+                readable.append(place)
+            except Exception as problem:
+                _settle(place, problem)
+        if not readable:
+            return
+        try:
+            if not alone:
+                grader.widen_out()
+            before = time.perf_counter()
+            answers = grader.predict(pixels, alone=alone)
+            now = time.perf_counter()
+            for place, answer in zip(readable, answers, strict=True):
+                place.batch, place.timings_ms["predict"] = len(readable), (now - before) * 1000
+                place.probabilities = answer
+                self._finish(place)
+            at_once = 1 if alone else self._threads
+            self._each_s += 0.2 * ((now - start) / len(places) / at_once - self._each_s)
+        except Exception as problem:
+            for place in readable:
+                _settle(place, problem)
+
+    def _prepare(self, place: Place, *, alone: bool) -> NDArray[np.uint8]:
+        start = time.perf_counter()
+        prepared = place.grader.prepare(place.photo)
+        place.timings_ms["decode"] = (time.perf_counter() - start) * 1000
+        if alone:  # the network need not know the quality, and another thread has time for it
+            self._to_judge.put((place, prepared))
+        else:
+            self._judge(place, prepared)
+        return prepared.pixels
+
+    def _judge_aside(self) -> None:
+        while True:
+            self._judge(*self._to_judge.get())
+
+    def _judge(self, place: Place, prepared: Prepared) -> None:
+        try:
+            place.gradability = place.grader.assess(place.photo, prepared)
+            self._finish(place)
+        except Exception as problem:
+            _settle(place, problem)
+        place.photo = b""  # up to 25 MB that nobody needs any longer
 
     def _finish(self, place: Place) -> None:
         """Answer, if this was the last of the two things to be known."""
@@ -180,12 +180,6 @@ class Line:
             if place.gradability is None or place.probabilities is None:
                 return
         _settle(place, place.grader.grading(place.gradability, place.probabilities, place.timings_ms))
-
-    def _begin(self) -> None:
-        self._working[threading.get_ident()] = time.perf_counter()
-
-    def _end(self) -> None:
-        self._working.pop(threading.get_ident(), None)
 
 
 def _settle(place: Place, outcome: Grading | Exception) -> None:
@@ -199,5 +193,4 @@ def _settle(place: Place, outcome: Grading | Exception) -> None:
         else:
             place.answer.set_result(outcome)
 
-    place.pixels = None
     place.answer.get_loop().call_soon_threadsafe(settle)

@@ -93,6 +93,11 @@ class Metrics:
     def gauge(self, name: str, change: int) -> None:
         self._row[PLACE[name, ()]] += change
 
+    def elsewhere(self) -> float:
+        """Photographs that stand in the lines of the other workers."""
+        place = PLACE["fundoscope_queue", ()]
+        return sum(self._board.row(worker)[place] for worker in range(self._board.workers)) - self._row[place]
+
     def phase(self, phase: str, seconds: float) -> None:
         self._observe("fundoscope_seconds", SECONDS, seconds, (("phase", phase),))
 

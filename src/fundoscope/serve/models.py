@@ -43,7 +43,7 @@ def open_grader(folder: Path, settings: Settings) -> Grader:
         artefact,
         open_predictor(artefact, threads=threads),
         operating_point=settings.operating_point,
-        max_pixels=_max_pixels(threads),
+        max_pixels=_max_pixels(settings.line_threads * settings.processes),
         narrow=partial(open_predictor, artefact, threads=1) if threads > 1 and _room_for(artefact) else None,
     )
     check.join()

@@ -28,11 +28,12 @@ class Service:
         self.settings, self.metrics = settings, metrics
         self.models = Models(settings)
         self.line = Line(
-            threads=settings.predict_threads,
+            threads=settings.line_threads,
             length=settings.queue,
             batch=settings.batch_size,
             delay_ms=settings.batch_delay_ms,
             timeout_s=settings.timeout_s,
+            elsewhere=metrics.elsewhere,
         )
         self._opened, self.ready = asyncio.Event(), asyncio.Event()
         self._waiting = 0  # requests that came before the model was open

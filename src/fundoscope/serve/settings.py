@@ -12,7 +12,7 @@ Platform = Literal["real-time", "serverless", "batch"]
 # The most one request may bring. SageMaker's own limits: sagemaker.md, rows 4 and 12.
 PAYLOAD_BYTES: dict[str, int] = {"real-time": 25 * MB, "serverless": 4 * MB, "batch": 100 * MB}
 # Photographs predicted together. A serverless worker is sent one request at a time: there is nothing to wait for.
-BATCH: dict[str, int] = {"real-time": 8, "serverless": 1, "batch": 8}
+BATCH: dict[str, int] = {"real-time": 4, "serverless": 1, "batch": 4}
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Settings:
     port: int = 8080  # 0: any free one
     platform: Platform = "real-time"
     load: Literal["at-start", "first-request"] = "at-start"
-    workers: int | None = None  # processes; None: one, or as the stack was published
-    threads: int | None = None  # of one prediction; None: what the quota pays for, shared among the workers
+    workers: int | None = None  # processes, each with the model in memory; None: one, or as the stack was published
+    threads: int | None = None  # processors to use; None: what the quota pays for
     queue: int = 64  # photographs accepted and not yet answered, beyond which callers are sent away
     batch: int | None = None  # photographs predicted together at most; None: by platform
-    batch_delay_ms: float = 2.0  # to wait for a photograph that is being decoded; one alone never waits
+    batch_delay_ms: float = 0.0  # a thread waits for its batch to fill, while others work; on a CPU it gains nothing
     timeout_s: float = 60.0  # the platform gives up on a request after 60 s
     operating_point: str = "high_sensitivity"
     multi_model: bool = False
@@ -51,4 +51,10 @@ class Settings:
 
     @property
     def predict_threads(self) -> int:
-        return self.threads or max(1, cores() // self.processes)
+        """Of a prediction that has the processors to itself."""
+        return self.threads or cores()
+
+    @property
+    def line_threads(self) -> int:
+        """Predictions at once in each process, of one thread each, where there are many."""
+        return max(1, self.predict_threads // self.processes)
