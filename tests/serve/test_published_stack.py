@@ -26,8 +26,6 @@ from fundoscope.artefact.runtime import open_predictor
 from fundoscope.data.draw import draw_eye
 from fundoscope.data.photo import encode_png, prepare
 
-sys.path.append(str(Path(__file__).parents[1] / "artefact"))
-
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed here")
 
