@@ -1,7 +1,6 @@
 """containers/elf.py and assemble.py: what is done to files of the lean image, on real programs and libraries."""
 
 import importlib.util
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,11 +54,9 @@ def test_a_library_without_its_symbols_still_decodes_photographs(elf: ModuleType
         [sys.executable, "-S", "-c", program], env={"PYTHONPATH": paths}, capture_output=True, text=True, check=True
     )
     assert ran.stdout.split() == [str(package / "__init__.py"), "0"]
-    sections = subprocess.run(
-        ["readelf", "-h", str(package / library.name)], capture_output=True, text=True, check=False
-    )
-    if sections.returncode == 0:
-        assert re.search(r"Number of section headers:\s+0", sections.stdout)
+    # In the header of a 64-bit file, the two bytes from 60 on say how many sections there are.
+    assert int.from_bytes(stripped[60:62], "little") == 0
+    assert int.from_bytes(library.read_bytes()[60:62], "little") > 0
 
 
 def test_what_is_not_a_64_bit_program_is_left_alone(elf: ModuleType, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ namespaces; says so otherwise.
 """
 
 import ctypes
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -44,6 +45,20 @@ def _enter_namespace() -> None:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    try:
+        _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            raise
+        _make_root_a_mount()
+
+
+def _make_root_a_mount() -> None:
+    """In a chroot the root is a plain folder, which cannot be made private or read-only: bind it, and go there."""
+    here = Path.cwd()
+    _call("mount", b"/", b"/mnt", None, MS_BIND | MS_REC, None)
+    os.chroot("/mnt")
+    os.chdir(here)
     _call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
 
 
