@@ -84,9 +84,9 @@ def _connections(live: Live, check: str, connects: list[tuple[float, str]]) -> F
     times = [seconds for seconds, _ in connects]
     failed = [why for _, why in connects if why]
     slow = [seconds for seconds in times if seconds > limit_s]
-    reason = f"{check}: {len(slow)} of {len(times)} took longer than {1000 * limit_s:g} ms"
-    if failed:
-        reason = f"{check}: the server {failed[0]} ({len(failed)} of {len(times)})"
+    said = [f"{len(slow)} of {len(times)} took longer than {1000 * limit_s:g} ms"] if slow else []
+    said += [f"the server {failed[0]} ({len(failed)} of {len(times)})"] if failed else []
+    reason = f"{check}: {'; '.join(said)}"
     return judged(
         not slow and not failed, 5, check, check.split(",")[0], reason, milliseconds(times), worst_s=max(times)
     )
