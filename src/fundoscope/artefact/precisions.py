@@ -204,10 +204,9 @@ def _match_features(network: Any, small: Any, photographs: list[Pixels]) -> None
     """Fold into the head's first layer the line, for each feature, from the small network's to the exact one's."""
     from onnx import numpy_helper
 
-    first = _first_dense(small.graph)
-    if first is None:
+    dense = _first_dense(small.graph)
+    if dense is None:
         return
-    dense, add = first
     found, wanted = (_watch(model, [dense.input[0]], photographs)[dense.input[0]] for model in (small, network))
     off = found - found.mean(axis=0)
     spread = (off**2).mean(axis=0)
@@ -215,20 +214,20 @@ def _match_features(network: Any, small: Any, photographs: list[Pixels]) -> None
     slope = np.where(spread > 1e-8, np.clip(slope, 0.5, 2), 1.0)  # one that hardly varies says nothing about a slope
     offset = wanted.mean(axis=0) - slope * found.mean(axis=0)
     tensors = {tensor.name: tensor for tensor in small.graph.initializer}
-    weights, bias = (numpy_helper.to_array(tensors[node.input[1]]) for node in (dense, add))
-    for node, value in ((dense, slope[:, None] * weights), (add, bias + offset @ weights)):
-        tensors[node.input[1]].CopyFrom(numpy_helper.from_array(value.astype(np.float32), node.input[1]))
+    weights, bias = (numpy_helper.to_array(tensors[name]) for name in dense.input[1:])
+    for name, value in zip(dense.input[1:], (slope[:, None] * weights, bias + offset @ weights), strict=True):
+        tensors[name].CopyFrom(numpy_helper.from_array(value.astype(np.float32), name))
 
 
-def _first_dense(graph: Any) -> tuple[Any, Any] | None:
-    """The head's first dense layer, a MatMul and its Add, where it is of that kind."""
+def _first_dense(graph: Any) -> Any | None:
+    """The head's first dense layer (a Gemm, once it is fused), where that is what follows the convolutions."""
     weights = {tensor.name for tensor in graph.initializer}
     last = max(i for i, node in enumerate(graph.node) if node.op_type == "Conv")
-    for node in graph.node[last:]:
-        if node.op_type == "MatMul" and node.input[1] in weights:
-            added = [n for n in graph.node if n.op_type == "Add" and n.input[0] == node.output[0]]
-            return (node, added[0]) if len(added) == 1 and added[0].input[1] in weights else None
-    return None
+    dense = next((node for node in graph.node[last:] if node.op_type in ("Gemm", "MatMul")), None)
+    if dense is None or len(dense.input) != 3 or not set(dense.input[1:]) <= weights:
+        return None
+    turned = any(attribute.name in ("transA", "transB") and attribute.i for attribute in dense.attribute)
+    return None if turned else dense
 
 
 def _channel_means(network: Any, names: list[str], photographs: list[Pixels]) -> dict[str, NDArray[np.float64]]:
