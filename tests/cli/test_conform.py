@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -78,4 +79,7 @@ def test_an_interrupted_run_ends_what_it_started(sent: signal.Signals) -> None:
         running.wait()
     assert running.returncode == 130
     assert "interrupted" in said
-    assert not any(processes.alive(server) for server in servers)
+    # The kernel kills what was just being started when the signal came; that may take it a moment.
+    deadline = time.monotonic() + 10
+    while any(processes.alive(server) for server in servers):
+        assert time.monotonic() < deadline
