@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from fundoscope.config import build
 from fundoscope.data.draw import draw_eye
-from fundoscope.data.gradability import FAULTS, GradabilityRule, Limit, Measures, assess, judge, measure
-from fundoscope.data.photo import Preparation, Prepared, encode_png, prepare
+from fundoscope.data.gradability import FAULTS, NO_RETINA, GradabilityRule, Limit, Measures, assess, judge, measure
+from fundoscope.data.photo import Circle, Preparation, Prepared, encode_png, prepare
 
 SOUND = Measures(
     field=1,
@@ -237,3 +237,9 @@ def test_measures_are_plain_numbers(eyes):
     values = dataclasses.asdict(measure(prepared(eyes[0])))
     assert {type(value) for value in values.values()} == {float}
     assert io.StringIO(str(values)).read()
+
+
+def test_a_circle_that_lies_beside_its_picture_shows_no_retina():
+    pixels = np.zeros((64, 64, 3), np.uint8)
+    found = assess(Prepared(pixels, Circle(500.0, 500.0, 20.0), width=100, height=1))
+    assert (found.gradable, found.reasons) == (False, (NO_RETINA,))

@@ -165,6 +165,8 @@ def measure(prepared: Prepared) -> Measures | None:
     grey, brightest = 0.299 * red + 0.587 * green + 0.114 * blue, np.maximum(np.maximum(red, green), blue)
     in_frame = _in_frame(prepared)
     retina = (_from_centre() < RIM) & in_frame
+    if not retina.any():  # a circle beside a picture one pixel wide
+        return None
     floor = max(DIM, LIT * float(np.percentile(brightest[retina], 75)))
     lit = retina & (brightest > floor)
     outside = (_from_centre() > CORNER) & in_frame
