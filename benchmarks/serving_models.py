@@ -93,7 +93,6 @@ def _make(name: str, folder: Path) -> None:
 
 def _fabricate_run(name: str, run: Path) -> None:
     """A folder as a training leaves it, of a network that nobody trained."""
-    from fundoscope.data.grades import referral_of
     from fundoscope.model.predict import predict
     from fundoscope.model.predictions import Predictions
     from fundoscope.model.scores import score_run
@@ -103,16 +102,7 @@ def _fabricate_run(name: str, run: Path) -> None:
     pixels = np.concatenate([records.pixels("tune"), records.pixels("test")])
     network = _telling_network(BACKBONES[name], pixels)
     answers = predict(network, pixels)
-    predictions = Predictions(
-        id=np.array([row.id for row in rows]),
-        patient=np.array([row.patient for row in rows]),
-        eye=np.array([row.eye for row in rows]),
-        grade=np.array([row.grade for row in rows]),
-        split=np.array([row.split for row in rows]),
-        gradable=np.array([row.gradable for row in rows]),
-        probabilities=answers.astype(np.float64),
-        referral=referral_of(answers, 2).astype(np.float64),
-    )
+    predictions = Predictions.of_records(rows, answers, referral_from=2)
     run.mkdir(parents=True, exist_ok=True)
     network.save(run / "model.keras")
     predictions.write_csv(run / "predictions.csv")

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.data.draw import draw_eye
-from fundoscope.data.grades import referral_of
 from fundoscope.data.manifest import Manifest, Photograph
 from fundoscope.data.photo import Preparation, encode_png
 from fundoscope.data.prepare import prepare_records
@@ -101,16 +100,7 @@ def fabricate_run(folder: Path, records: Records, *, head: str = "ordinal") -> U
     pixels = np.concatenate([records.pixels("tune"), records.pixels("test")])
     network = telling_network("tiny", head, pixels)
     answers = predict(network, pixels)
-    predictions = Predictions(
-        id=np.array([row.id for row in rows]),
-        patient=np.array([row.patient for row in rows]),
-        eye=np.array([row.eye for row in rows]),
-        grade=np.array([row.grade for row in rows]),
-        split=np.array([row.split for row in rows]),
-        gradable=np.array([row.gradable for row in rows]),
-        probabilities=None if answers.shape[1] == 1 else answers.astype(np.float64),
-        referral=referral_of(answers, 2).astype(np.float64),
-    )
+    predictions = Predictions.of_records(rows, answers, referral_from=2)
     folder.mkdir(parents=True)
     network.save(folder / "model.keras")
     predictions.write_csv(folder / "predictions.csv")

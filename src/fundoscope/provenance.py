@@ -4,8 +4,12 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from fundoscope.errors import FundoscopeError
 
 NAMED_LIBRARIES = (
     "numpy",
@@ -68,3 +72,19 @@ def write_whole(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_bytes(data)
     part.replace(path)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside `out`, to be renamed to it once all is written; gone on every other way out."""
+    folder = out.resolve().with_name(f".{out.resolve().name}.{os.getpid()}.part")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as problem:
+        raise FundoscopeError(f"{out} cannot be written: {problem.strerror}", "give --out another folder") from None
+    try:
+        yield folder
+    finally:
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)

@@ -47,6 +47,7 @@ def test_models_are_loaded_listed_invoked_and_unloaded(
         "POST", "/models/first/invoke", jpeg, content_type="image/jpeg", x_amzn_sagemaker_target_model="first"
     )
     assert (reply.status, reply.json["artefact"]) == (200, Artefact.open(artefact_folder).digest)
+    assert several.metrics()['fundoscope_requests_total{status="200"}'] == 1
     assert several.send("DELETE", "/models/first").status == 200
     assert several.send("GET", "/models").json == {"models": []}
 
@@ -59,6 +60,11 @@ def test_a_model_that_is_not_there_is_404_and_one_that_is_there_is_409(
     assert several.send("POST", "/models/none/invoke", jpeg, content_type="image/jpeg").status == 404
     assert load(several, "a", root / "a/model").status == 200
     assert load(several, "a", root / "a/model").status == 409
+
+
+def test_a_photograph_for_no_model_in_particular_is_sent_on_and_does_not_wait(several: Running, jpeg: bytes) -> None:
+    reply = several.grade(jpeg)
+    assert (reply.status, reply.json["hint"]) == (404, "post photographs to /models/NAME/invoke")
 
 
 def test_what_is_not_an_artefact_or_lies_elsewhere_is_refused(several: Running, root: Path, tmp_path: Path) -> None:

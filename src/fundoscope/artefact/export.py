@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,7 @@ from fundoscope.errors import FundoscopeError, pick
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.run import TrainedModel
 from fundoscope.progress import Track, quiet
-from fundoscope.provenance import sha256_file, write_json
+from fundoscope.provenance import new_folder, sha256_file, write_json
 
 PACKAGES: dict[str, tuple[str, ...]] = {
     "onnx": ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime"),
@@ -71,7 +71,7 @@ def export(
     _check_room(out, format, model)
     photographs = photographs or tuning_photographs(model, records)
     trained = _trained_answers(model, photographs.ids)
-    with _new_folder(out) as folder:
+    with new_folder(out) as folder:
         answers = _convert(model, format, folder, photographs, track)
         parity, from_training = _parities(model, trained, answers)
         if not parity.passed:
@@ -126,20 +126,6 @@ def _check_room(out: Path, format: Format, model: TrainedModel) -> None:
     there = Artefact.open(out)
     if (there.format, there.origin["model_sha256"]) != (format, model.facts["model_sha256"]):
         raise FundoscopeError(f"{out} holds another artefact, {there.digest[:12]}…", "give --out a new folder")
-
-
-@contextmanager
-def _new_folder(out: Path) -> Iterator[Path]:
-    """A folder beside `out`, so that a rename puts it there whole; gone on every other way out."""
-    folder = out.resolve().with_name(f".{out.resolve().name}.{os.getpid()}.part")
-    try:
-        folder.mkdir(parents=True)
-    except OSError as problem:
-        raise FundoscopeError(f"{out} cannot be written: {problem.strerror}", "give --out another folder") from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _install(made: Artefact, out: Path) -> bool:

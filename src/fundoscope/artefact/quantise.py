@@ -5,10 +5,7 @@ nor the calibration saw. A candidate is written whether it passes or not, as a w
 and `usable` (artefact/artefact.py) keeps a refused one from being served or deployed.
 """
 
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,14 +21,13 @@ from fundoscope.artefact.held_out import CALIBRATION, Photographs, calibrating, 
 from fundoscope.artefact.measure import Latency, compare_latency, peak_memory
 from fundoscope.artefact.precisions import PRECISIONS
 from fundoscope.artefact.runtime import OnnxPredictor
-from fundoscope.data.grades import referral_of
 from fundoscope.data.records import Records
 from fundoscope.errors import FundoscopeError, pick
 from fundoscope.model.operating import OperatingPoint
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.scores import score
 from fundoscope.progress import Track, quiet
-from fundoscope.provenance import command, versions
+from fundoscope.provenance import command, new_folder, versions
 from fundoscope.quota import cores
 
 BATCH = 16
@@ -87,7 +83,7 @@ def quantise(
     check_preparation(float32, opened)
     tuning, unseen = calibrating(opened, calibration, seed), held_out(float32, opened, run)
     before = _predictions(float32.model, float32, unseen, "float32", track)
-    with _new_folder(out) as part:
+    with new_folder(out) as part:
         folders = {method: part / method if len(methods) > 1 else part for method in methods}
         for method, folder in folders.items():
             folder.mkdir(exist_ok=True)
@@ -165,16 +161,7 @@ def _predictions(model: Path, artefact: Artefact, photographs: Photographs, name
     starts = range(0, len(rows), BATCH)
     steps = track(starts, total=len(starts), label=f"{name} on held-out photographs")
     answers = np.concatenate([predictor.probabilities(np.array(pixels[i : i + BATCH])) for i in steps])
-    return Predictions(
-        id=np.array([row.id for row in rows], dtype=str),
-        patient=np.array([row.patient for row in rows], dtype=str),
-        eye=np.array([row.eye for row in rows], dtype=str),
-        grade=np.array([row.grade for row in rows], dtype=np.int64),
-        split=np.array(["test"] * len(rows), dtype=str),
-        gradable=np.array([row.gradable for row in rows], dtype=bool),
-        probabilities=None if answers.shape[1] == 1 else answers.astype(np.float64),
-        referral=referral_of(answers, artefact.referral_from).astype(np.float64),
-    )
+    return Predictions.of_records(rows, answers, referral_from=artefact.referral_from)
 
 
 def _scores(predictions: Predictions, artefact: Artefact, records: Records) -> dict[str, Any]:
@@ -226,17 +213,3 @@ def _recommended(candidates: dict[str, Candidate]) -> str | None:
         return max(faster, key=lambda method: faster[method].measured.latency.faster)
     smaller = {method: found for method, found in passed.items() if found.gain == "smaller"}
     return min(smaller, key=lambda method: smaller[method].measured.size_bytes, default=None)
-
-
-@contextmanager
-def _new_folder(out: Path) -> Iterator[Path]:
-    """A folder beside `out`, to be renamed to it once all is written; gone on every other way out."""
-    folder = out.resolve().with_name(f".{out.resolve().name}.{os.getpid()}.part")
-    try:
-        folder.mkdir(parents=True)
-    except OSError as problem:
-        raise FundoscopeError(f"{out} cannot be written: {problem.strerror}", "give --out another folder") from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -3,18 +3,16 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fundoscope.config import build
-from fundoscope.data.grades import grade_of, referral_of
+from fundoscope.data.grades import grade_of
 from fundoscope.data.manifest import Manifest
 from fundoscope.data.prepare import prepare_records
-from fundoscope.data.records import Record, Records
+from fundoscope.data.records import Records
 from fundoscope.errors import FundoscopeError
 from fundoscope.model.backend import full_precision
 from fundoscope.model.gallery import choose, write_gallery
@@ -45,7 +43,7 @@ def evaluate_run(folder: Path, records: Records) -> dict[str, Any]:
     rows = [*records.of("tune"), *records.of("test")]
     with full_precision():
         probabilities = np.concatenate([predict(network.whole, records.pixels(split)) for split in ("tune", "test")])
-    predictions = _predictions(rows, probabilities, recipe.referral_from)
+    predictions = Predictions.of_records(rows, probabilities, referral_from=recipe.referral_from)
     predictions.write_csv(folder / "predictions.csv")
     scores = score_run(
         predictions,
@@ -59,19 +57,6 @@ def evaluate_run(folder: Path, records: Records) -> dict[str, Any]:
     write_json(folder / "seen.json", sorted(row.id for row in records.rows if row.split != "test"))
     write_json(folder / "run.json", facts | {"status": "done"})
     return scores
-
-
-def _predictions(rows: Sequence[Record], probabilities: NDArray[np.float32], referral_from: int) -> Predictions:
-    return Predictions(
-        id=np.array([row.id for row in rows], dtype=str),
-        patient=np.array([row.patient for row in rows], dtype=str),
-        eye=np.array([row.eye for row in rows], dtype=str),
-        grade=np.array([row.grade for row in rows], dtype=np.int64),
-        split=np.array([row.split for row in rows], dtype=str),
-        gradable=np.array([row.gradable for row in rows], dtype=bool),
-        probabilities=None if probabilities.shape[1] == 1 else probabilities.astype(np.float64),
-        referral=referral_of(probabilities, referral_from).astype(np.float64),
-    )
 
 
 def _gallery(
@@ -116,7 +101,7 @@ def evaluate_on(
     recipe, rows = model.recipe, records.of("test")
     with full_precision():
         probabilities = predict(network.whole, records.pixels("test"))
-    predictions = _predictions(rows, probabilities, recipe.referral_from)
+    predictions = Predictions.of_records(rows, probabilities, referral_from=recipe.referral_from)
     predictions.write_csv(folder / "predictions.csv")
     chosen = json.loads((model.folder / "scores.json").read_text())["operating_points"]
     points = [build(OperatingPoint, point, where="scores.json") for point in chosen]

@@ -2,12 +2,15 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fundoscope.data.grades import referral_of
+from fundoscope.data.records import Record
 from fundoscope.errors import FundoscopeError
 from fundoscope.provenance import write_whole
 
@@ -27,6 +30,22 @@ class Predictions:
     gradable: NDArray[np.bool_]
     probabilities: NDArray[np.float64] | None  # (n, 5)
     referral: NDArray[np.float64]
+
+    @classmethod
+    def of_records(
+        cls, rows: Sequence[Record], probabilities: NDArray[np.float32], *, referral_from: int
+    ) -> "Predictions":
+        """What a model said (n, 5) or (n, 1) of these records."""
+        return cls(
+            id=np.array([row.id for row in rows], dtype=str),
+            patient=np.array([row.patient for row in rows], dtype=str),
+            eye=np.array([row.eye for row in rows], dtype=str),
+            grade=np.array([row.grade for row in rows], dtype=np.int64),
+            split=np.array([row.split for row in rows], dtype=str),
+            gradable=np.array([row.gradable for row in rows], dtype=bool),
+            probabilities=None if probabilities.shape[1] == 1 else probabilities.astype(np.float64),
+            referral=referral_of(probabilities, referral_from).astype(np.float64),
+        )
 
     def __post_init__(self) -> None:
         n = len(self.id)

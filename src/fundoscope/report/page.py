@@ -4,16 +4,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from fundoscope.model.curves import roc_curve
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.scores import cases_of
 from fundoscope.provenance import write_whole
 from fundoscope.report import charts
 from fundoscope.report.inputs import RunFiles, read_run_files
-from fundoscope.report.numbers import FILTERS
 from fundoscope.report.published import Result, published_results
+from fundoscope.report.template import fill
 
 GRADE_NAMES_PT = ("sem retinopatia", "leve", "moderada", "grave", "proliferativa")
 PARTS = ("train", "tune", "test")
@@ -33,15 +31,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 
 def render(files: RunFiles) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,  # names of recipes, sets and patients come from elsewhere
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= FILTERS
-    return environment.get_template("report.html").render(_context(files)) + "\n"
+    return fill("report.html", _context(files))
 
 
 def _context(files: RunFiles) -> dict[str, Any]:

@@ -7,10 +7,8 @@ that the same screening gives the same page.
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from fundoscope.provenance import write_whole
-from fundoscope.report.numbers import FILTERS
+from fundoscope.report.template import fill
 from fundoscope.screen.patients import NO_REFERRAL, REFER, RETAKE
 from fundoscope.screen.screen import Screened, page_beside
 
@@ -27,15 +25,7 @@ def write_screening(screened: Screened) -> Path:
 
 
 def render(screened: Screened) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,  # names of files and patients come from elsewhere
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= FILTERS
-    return environment.get_template("screening.html").render(_context(screened)) + "\n"
+    return fill("screening.html", _context(screened))
 
 
 def _context(screened: Screened) -> dict[str, Any]:

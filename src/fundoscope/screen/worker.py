@@ -1,13 +1,12 @@
 """A process that grades: reads some photographs, asks which of them are new, answers those.
 
-Started by screen_crew.py, one per core, each with a predictor of one thread. Nothing heavy is imported before the
+Started by crew.py, one per core, each with a predictor of one thread. Nothing heavy is imported before the
 environment is set: numpy's own threads, one pool per process, would fight over the cores.
 """
 
 import os
 import signal
 from dataclasses import dataclass
-from math import isfinite
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,8 +119,6 @@ def _answer(grader: "Grader", photo: bytes) -> Line:
 
 def _line(grading: "Grading") -> Line:
     rated = grading.gradability
-    if not isfinite(sum(grading.probabilities)):  # below every threshold, and no reason to send anybody home
-        return {"status": "failed", "reason": "the network's answer is not a number"}
     return {
         "status": "graded" if rated.gradable else "ungradable",
         "reason": "; ".join(rated.reasons),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 PHASES = ("queue", "decode", "predict", "total")
 OUTCOMES = ("graded", "ungradable", "unreadable", "busy", "timeout", "failed")
-STATUSES = (200, 400, 404, 405, 406, 408, 409, 411, 413, 415, 431, 500, 503, 507)
+STATUSES = (200, 400, 404, 406, 408, 413, 415, 500, 503)  # that an invocation may end with
 # Seconds. Photographs of a MobileNet take some 10 ms, those of a VGG19 under half a processor some seconds.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -34,7 +34,7 @@ CELLS: tuple[Cell, ...] = (
 PLACE: Mapping[Cell, int] = {cell: place for place, cell in enumerate(CELLS)}
 GAUGES = ("fundoscope_in_flight", "fundoscope_queue")
 ABOUT = {
-    "fundoscope_requests_total": ("counter", "Requests to /invocations answered, by status."),
+    "fundoscope_requests_total": ("counter", "Invocations answered, by status."),
     "fundoscope_photographs_total": ("counter", "Photographs, by what became of them."),
     "fundoscope_in_flight": ("gauge", "Requests being answered."),
     "fundoscope_queue": ("gauge", "Photographs accepted and not yet answered."),
@@ -83,9 +83,7 @@ class Metrics:
         self.start_seconds: dict[str, float] = {}
 
     def request(self, status: int) -> None:
-        place = PLACE.get(("fundoscope_requests_total", (("status", str(status)),)))
-        if place is not None:
-            self._row[place] += 1
+        self._row[PLACE["fundoscope_requests_total", (("status", str(status)),)]] += 1
 
     def photograph(self, outcome: str) -> None:
         self._row[PLACE["fundoscope_photographs_total", (("outcome", outcome),)]] += 1

@@ -33,7 +33,7 @@ class NoMemory(MemoryError):  # noqa: N818
 
 
 def open_grader(folder: Path, settings: Settings) -> Grader:
-    """The artefact in `folder`, its bytes checked while the runtime opens them, and one photograph answered."""
+    """The artefact in `folder`, its bytes checked while the runtime opens them."""
     artefact = usable(Artefact.open(folder, verify=False), unsafe=settings.unsafe)
     found: list[Exception] = []
     check = threading.Thread(target=_check, args=(artefact, found), daemon=True)

@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fundoscope.serve.app import ATTRIBUTES, ATTRIBUTES_LENGTH, CSV, JSON, JSON_LINES, PHOTO_TYPES
+from fundoscope.serve.invoke import ATTRIBUTES, ATTRIBUTES_LENGTH, CSV, JSON, JSON_LINES, PHOTO_TYPES
 from fundoscope.serve.service import Service
 
 Schema = dict[str, Any]

@@ -15,7 +15,7 @@ HEAD_S = 20.0  # from the first byte, or from connecting, to the end of the head
 class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._head_bytes = 0  # of the request being received; None while its body is
+        self._head_bytes = 0  # of the request that is arriving
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
 

@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,8 @@ from types import FrameType
 
 from fundoscope.errors import FundoscopeError, pick
 from fundoscope.quota import cores
+from fundoscope.serve.launch import bind
+from fundoscope.serve.log import log
 from fundoscope.serve.settings import MB, Settings
 
 CALLS = ("keras-predict", "signature")  # published_app.CALLS, which costs TensorFlow to import
@@ -80,7 +81,8 @@ def run(settings: Settings) -> int:
     _check_model(settings.model, settings.operating_point)
     call = os.environ.get("FUNDOSCOPE_PUBLISHED_CALL", CALLS[0])
     pick(dict.fromkeys(CALLS), call, kind="way of calling the model (FUNDOSCOPE_PUBLISHED_CALL)")
-    port = _free_port(settings.host, settings.port)
+    with bind(settings.host, settings.port) as probe:  # nginx cannot choose a free one itself
+        port = int(probe.getsockname()[1])
     with TemporaryDirectory(prefix="fundoscope-", dir=_writable()) as folder, _told_to_stop() as stop:
         conf = Path(folder, "nginx.conf")
         conf.write_text(_nginx_conf(settings, port, folder), encoding="utf-8")
@@ -119,7 +121,7 @@ def _writable() -> str:
 
 def _check_installed() -> None:
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        hint = "pip install 'fundoscope[published,tensorflow]'"
+        hint = "pip install 'fundoscope[published-server]'"
         raise FundoscopeError(f"the published stack needs {', '.join(missing)}", hint)
 
 
@@ -137,19 +139,6 @@ def _check_model(folder: Path, operating_point: str) -> None:
     if format != "savedmodel":
         raise FundoscopeError(f"the published stack serves a SavedModel, and {folder} holds {format}", hint)
     pick(points, operating_point, kind="operating point")
-
-
-def _free_port(host: str, port: int) -> int:
-    """`port`, or one that is free for 0: nginx cannot choose."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as problem:
-            message = f"cannot listen on {host}:{port}: {problem.strerror}"
-            raise FundoscopeError(message, "give another --port, or 0 for any that is free") from None
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -207,9 +196,7 @@ def _announce(host: str, port: int, stop: threading.Event) -> None:
         with suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/ping")
             if connection.getresponse().status == 200:
-                line = {"event": "ready", "port": port, "stack": "published", "pid": os.getpid()}
-                sys.stderr.write(json.dumps(line) + "\n")
-                sys.stderr.flush()
+                log("ready", port=port, stack="published", pid=os.getpid())
                 return
         connection.close()
 
