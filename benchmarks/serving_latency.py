@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 from serving_figures import Figure, difference_over_blocks, ratio_of_medians, ratio_over_blocks
 from serving_models import Model
 from serving_photos import Photos
@@ -133,11 +134,13 @@ def _settle(running: Running, photos: list[bytes]) -> None:
 def overhead(model: Model, photos: Photos, blocks: int, per_block: int) -> tuple[list[Figure], dict[str, Any]]:
     """The lean server against the same decode and predict in this process, with as many threads."""
     artefact = Artefact.open(model.onnx, verify=False)
-    predictor = open_predictor(artefact, threads=cores())
-    grader = Grader(artefact, predictor)
+    grader = Grader(artefact, open_predictor(artefact, threads=cores()))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cores()  # and all else as ONNX Runtime would have it
+    session = onnxruntime.InferenceSession(artefact.model, options, providers=["CPUExecutionProvider"])
 
     def bare(photo: bytes) -> Any:
-        return predictor.probabilities(prepare(photo, artefact.input.preparation).pixels[None])
+        return session.run(None, {artefact.input.name: prepare(photo, artefact.input.preparation).pixels[None]})
 
     def graded(photo: bytes) -> Any:
         return grader.grade([grader.read(photo)])

@@ -45,6 +45,8 @@ class OnnxPredictor:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1  # these networks are chains: there is nothing to run side by side
         options.log_severity_level = 3  # errors only: they come as exceptions too
+        # Its threads would go on spinning after an answer, on the processor that is to send it: 1.8 ms of a request.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as problem:  # onnxruntime's exceptions have no common class but this one
@@ -88,6 +90,15 @@ class SavedModelPredictor:
 
 
 RUNTIMES: dict[str, Callable[[Path, int], Predictor]] = {"onnx": OnnxPredictor, "savedmodel": SavedModelPredictor}
+
+
+def give_back_memory() -> None:
+    """To the system, what opening a model needed and has freed: of a small server's memory, a quarter and more."""
+    from ctypes import CDLL
+
+    trim = getattr(CDLL(None), "malloc_trim", None)  # glibc's; others have no such thing, or no need of it
+    if trim is not None:
+        trim(0)
 
 
 def _check(pixels: Pixels, shape: tuple[int, ...]) -> None:

@@ -9,7 +9,9 @@ the retina is looked for above the level of the frame's corners instead. A photo
 is taken whole.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import hypot
 from typing import Any
 
@@ -173,9 +175,11 @@ def _measure(rows: Whole, starts: Whole, ends: Whole, width: int) -> Patch:
     np.minimum.at(left, rows, starts)
     np.maximum.at(right, rows, ends - 1)
     top, bottom = np.full(width, height), np.full(width, -1)
-    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        np.minimum(top[start:end], row, out=top[start:end])
+    runs = list(zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True))
+    for row, start, end in runs:  # from top to bottom: the last to be written is the lowest
         bottom[start:end] = row
+    for row, start, end in reversed(runs):
+        top[start:end] = row
     # Holes (vessels, a dark macula) count: a pixel with the patch on all four sides lies in it.
     columns, lines = np.arange(width), np.arange(height)[:, None]
     filled = (columns >= left[:, None]) & (columns <= right[:, None]) & (lines >= top) & (lines <= bottom)
@@ -202,26 +206,24 @@ def smallest_circle(points: Points) -> Circle:
 
 def _around_few(points: Points) -> tuple[Circle, Points]:
     """The smallest circle around up to four points, and the two or three of them that span it."""
-    n = len(points)
-    pairs = [(i, j) for i in range(n) for j in range(i)]
-    triples = [(i, j, k) for i, j in pairs for k in range(j)]
+    few = points.tolist()  # plain numbers: for so few, numpy takes longer to begin than to finish
     best, span = None, points
-    for chosen in [*pairs, *triples]:
-        circle = _through(points[list(chosen)])
+    for chosen in [*combinations(range(len(few)), 2), *combinations(range(len(few)), 3)]:
+        circle = _through(*(few[i] for i in chosen))
         if circle is None or (best is not None and circle.radius >= best.radius):
             continue
-        if (np.hypot(points[:, 0] - circle.x, points[:, 1] - circle.y) <= circle.radius + 1e-7).all():
+        if all(hypot(x - circle.x, y - circle.y) <= circle.radius + 1e-7 for x, y in few):
             best, span = circle, points[list(chosen)]
     assert best is not None, "two or three of any points span the smallest circle around them"
     return best, span
 
 
-def _through(points: Points) -> Circle | None:
+def _through(a: Sequence[float], b: Sequence[float], c: Sequence[float] | None = None) -> Circle | None:
     """The circle with two points as its diameter, or through three; None if those lie on a line."""
-    (ax, ay), (bx, by) = points[:2].tolist()
-    if len(points) == 2:
+    (ax, ay), (bx, by) = a, b
+    if c is None:
         return Circle((ax + bx) / 2, (ay + by) / 2, hypot(ax - bx, ay - by) / 2)
-    cx, cy = points[2].tolist()
+    cx, cy = c
     bx, by, cx, cy = bx - ax, by - ay, cx - ax, cy - ay
     cross = 2 * (bx * cy - by * cx)
     if abs(cross) < 1e-9:

@@ -71,7 +71,7 @@ def prepare(photo: bytes, preparation: Preparation) -> Prepared:
         return prepare_as_published(photo, preparation)
     decoded = decode(photo, at_least=preparation.size, max_pixels=preparation.max_pixels)
     image = Image.fromarray(decoded.pixels)
-    circle = _find(image, decoded.scale)
+    circle = _find(decoded.pixels, image, decoded.scale)
     if circle is not None and decoded.scale > 1 and 2 * circle.radius < preparation.size * decoded.scale:
         # A small retina in a large frame: take it from more pixels than were needed to find it.
         finer = preparation.size * min(decoded.width, decoded.height) / (2 * circle.radius)
@@ -82,10 +82,9 @@ def prepare(photo: bytes, preparation: Preparation) -> Prepared:
     return Prepared(pixels, circle, decoded.width, decoded.height)
 
 
-def _find(image: Image.Image, scale: int) -> Circle | None:
+def _find(pixels: Pixels, image: Image.Image, scale: int) -> Circle | None:
     smaller = -(-max(image.size) // THUMBNAIL)
-    thumbnail = image.reduce(smaller) if smaller > 1 else image
-    circle = find_circle(np.asarray(thumbnail))
+    circle = find_circle(np.asarray(image.reduce(smaller)) if smaller > 1 else pixels)
     return circle and circle.scaled(smaller * scale)
 
 

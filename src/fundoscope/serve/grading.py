@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.artefact.artefact import Artefact, Name, OperatingPoint
-from fundoscope.artefact.runtime import Predictor
+from fundoscope.artefact.runtime import Predictor, give_back_memory
 from fundoscope.data.gradability import Gradability, assess_photo
 from fundoscope.data.grades import grade_of, referral_of
 from fundoscope.data.photo import Prepared, prepare
@@ -126,6 +126,7 @@ class Grader:
         predictor = opening()
         predictor.warm_up()
         self._narrow_predictor = predictor
+        give_back_memory()
 
     def warm_up(self) -> None:
         """Answer one photograph, all the way, so that nobody's request pays for what happens only once."""

@@ -127,10 +127,10 @@ class Line:
 
     def _answer(self, places: list[Place], *, alone: bool) -> None:
         start = time.perf_counter()
-        grader, readable, pixels = places[0].grader, [], []
+        grader, readable, prepared = places[0].grader, [], []
         for place in places:
             try:
-                pixels.append(self._prepare(place, alone=alone))
+                prepared.append(self._prepare(place))
                 readable.append(place)
             except Exception as problem:
                 _settle(place, problem)
@@ -139,8 +139,13 @@ class Line:
         try:
             if not alone:
                 grader.widen_out()
+            for place, one in zip(readable, prepared, strict=True):
+                if alone:  # the network need not know the quality, and another thread has time for it
+                    self._to_judge.put((place, one))  # no sooner: Python runs one thread, and this one must get on
+                else:
+                    self._judge(place, one)
             before = time.perf_counter()
-            answers = grader.predict(pixels, alone=alone)
+            answers = grader.predict([one.pixels for one in prepared], alone=alone)
             now = time.perf_counter()
             for place, answer in zip(readable, answers, strict=True):
                 place.batch, place.timings_ms["predict"] = len(readable), (now - before) * 1000
@@ -152,15 +157,11 @@ class Line:
             for place in readable:
                 _settle(place, problem)
 
-    def _prepare(self, place: Place, *, alone: bool) -> NDArray[np.uint8]:
+    def _prepare(self, place: Place) -> Prepared:
         start = time.perf_counter()
         prepared = place.grader.prepare(place.photo)
         place.timings_ms["decode"] = (time.perf_counter() - start) * 1000
-        if alone:  # the network need not know the quality, and another thread has time for it
-            self._to_judge.put((place, prepared))
-        else:
-            self._judge(place, prepared)
-        return prepared.pixels
+        return prepared
 
     def _judge_aside(self) -> None:
         while True:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from fundoscope.artefact.artefact import Artefact, usable
-from fundoscope.artefact.runtime import open_predictor
+from fundoscope.artefact.runtime import give_back_memory, open_predictor
 from fundoscope.errors import FundoscopeError
 from fundoscope.quota import memory_limit_bytes
 from fundoscope.serve.grading import Grader
@@ -98,6 +98,7 @@ class Models:
             grader = open_grader(folder, self._settings)
             if name != ONLY:  # the service warms its only model up itself
                 grader.warm_up()
+                give_back_memory()
         except BaseException:
             del self._folders[name]
             raise

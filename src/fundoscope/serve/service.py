@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from fundoscope.artefact.runtime import give_back_memory
 from fundoscope.data.photo import UnreadablePhoto
 from fundoscope.serve.grading import Grader, Grading
 from fundoscope.serve.http import Refusal
@@ -70,6 +71,7 @@ class Service:
         if not self._answered.is_set():
             await loop.run_in_executor(self.aside, grader.warm_up)
         self.ready.set()
+        self.aside.submit(give_back_memory)  # nobody waits for it
 
     async def grader(self, name: str = ONLY) -> Grader:
         if name == ONLY and not self._opened.is_set():
