@@ -162,7 +162,7 @@ def measure(prepared: Prepared) -> Measures | None:
         return None
     # Plain averages: of all filters they keep the measures most alike from whatever size they start.
     picture = Image.fromarray(prepared.pixels).resize((SIDE, SIDE), Image.Resampling.BOX, reducing_gap=1.0)
-    planes = np.asarray(picture).transpose(2, 0, 1).astype(np.float32)
+    planes = np.asarray(picture).transpose(2, 0, 1).astype(np.float32, order="C")  # not interleaved: half the time
     red, green, blue = planes
     grey, brightest = (GREY @ planes.reshape(3, -1)).reshape(SIDE, SIDE), np.maximum(np.maximum(red, green), blue)
     in_frame = _in_frame(prepared)

@@ -5,8 +5,7 @@ Plain, because a framework's import would be a quarter of the time this server t
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +61,10 @@ def request_of(scope: Mapping[str, Any], receive: Receive) -> Request:
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    return Answer(status, json.dumps(value, ensure_ascii=False).encode(), headers=headers or {})
+    return Answer(status, _ENCODER.encode(value).encode(), headers=headers or {})
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for every answer
 
 
 def refused(refusal: Refusal) -> Answer:
@@ -85,55 +87,41 @@ async def read_body(request: Request, *, limit_bytes: int, arriving: set[asyncio
     While it is being read its deadline is in `arriving`, for a server that stops to bring forward.
     """
     declared = request.content_length
-    if declared is not None and declared > limit_bytes:
-        await _linger(request, declared, limit_bytes, arriving)
+    linger = declared is not None and declared > limit_bytes
+    if linger and not _worth_reading(request, declared or 0, limit_bytes):
         raise _too_large(limit_bytes)
     parts, received = [], 0
+    deadline = asyncio.timeout(BODY_S)
     try:
-        async with asyncio.timeout(BODY_S) as deadline, _listed(deadline, arriving):
-            async for part in _parts(request.receive):
+        async with deadline:
+            arriving.add(deadline)
+            more = True
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                part, more = message.get("body", b""), message.get("more_body", False)
                 received += len(part)
-                if received > limit_bytes:
-                    raise _too_large(limit_bytes)
-                parts.append(part)
+                if not linger:
+                    parts.append(part)
+                    if received > limit_bytes:
+                        raise _too_large(limit_bytes)
     except TimeoutError:
-        raise Refusal(408, "the photograph did not arrive in time", "send it again", _CLOSE) from None
+        if not linger:
+            raise Refusal(408, "the photograph did not arrive in time", "send it again", _CLOSE) from None
+    finally:
+        arriving.discard(deadline)
+    if linger:
+        raise _too_large(limit_bytes)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 _CLOSE = {"connection": "close"}
 
 
-@asynccontextmanager
-async def _listed(deadline: asyncio.Timeout, arriving: set[asyncio.Timeout]) -> AsyncIterator[None]:
-    arriving.add(deadline)
-    try:
-        yield
-    finally:
-        arriving.discard(deadline)
-
-
-async def _parts(receive: Receive) -> Any:
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Disconnected
-        if message.get("body"):
-            yield message["body"]
-        if not message.get("more_body"):
-            return
-
-
-async def _linger(request: Request, declared: int, limit_bytes: int, arriving: set[asyncio.Timeout]) -> None:
-    """Read a body that will be refused: a caller still sending when the connection closes never reads the refusal."""
-    if declared > LINGER * limit_bytes or request.headers.get("expect", "").lower() == "100-continue":
-        return
-    try:
-        async with asyncio.timeout(BODY_S) as deadline, _listed(deadline, arriving):
-            async for _ in _parts(request.receive):
-                pass
-    except TimeoutError:
-        pass
+def _worth_reading(request: Request, declared: int, limit_bytes: int) -> bool:
+    """A body that will be refused all the same: a caller still sending when the connection closes never reads why."""
+    return declared <= LINGER * limit_bytes and request.headers.get("expect", "").lower() != "100-continue"
 
 
 def _too_large(limit_bytes: int) -> Refusal:

@@ -36,7 +36,7 @@ class Place:
 
     grader: Grader
     photo: bytes
-    answer: "asyncio.Future[Grading]"
+    answer: "asyncio.Future[Grading | None]"  # None: it was given up
     arrived: float = field(default_factory=time.perf_counter)
     gradability: Gradability | None = None
     probabilities: NDArray[np.float32] | None = None

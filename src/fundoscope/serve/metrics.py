@@ -5,6 +5,7 @@ supervisor, so that what a crashed worker had counted is not lost.
 """
 
 import mmap
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 PHASES = ("queue", "decode", "predict", "total")
@@ -103,17 +104,18 @@ class Metrics:
         self._observe("fundoscope_batch_photographs", SIZES, photographs)
 
     def _observe(self, name: str, bounds: tuple[float, ...], value: float, labels: Labels = ()) -> None:
-        first = PLACE[f"{name}_bucket", (*labels, ("le", f"{bounds[0]:g}"))]
-        for place, bound in enumerate(bounds, first):
-            if value <= bound:
-                self._row[place] += 1
-        self._row[first + len(bounds)] += 1
-        self._row[PLACE[f"{name}_sum", labels]] += value
-        self._row[PLACE[f"{name}_count", labels]] += 1
+        sum_place = PLACE[f"{name}_sum", labels]
+        first = sum_place - len(bounds) - 1
+        self._row[first + bisect_left(bounds, value)] += 1  # this bucket's own; they are added up where they are shown
+        self._row[sum_place] += value
+        self._row[sum_place + 1] += 1
 
     def text(self, artefacts: Iterable[Mapping[str, str]]) -> str:
         """The exposition format, version 0.0.4."""
-        samples = [(name, labels, value) for (name, labels), value in zip(CELLS, self._board.totals(), strict=True)]
+        samples, below = [], 0.0
+        for (name, labels), value in zip(CELLS, self._board.totals(), strict=True):
+            below = below + value if name.endswith("_bucket") else 0.0
+            samples.append((name, labels, below if name.endswith("_bucket") else value))
         samples.append(("fundoscope_workers_replaced_total", (), self._board.workers_replaced))
         samples += [("fundoscope_start_seconds", (("phase", p),), s) for p, s in self.start_seconds.items()]
         samples += [("fundoscope_artefact_info", tuple(artefact.items()), 1) for artefact in artefacts]

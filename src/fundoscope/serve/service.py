@@ -113,15 +113,19 @@ class Service:
             raise self.busy(busy.retry_after_s) from None
         self.metrics.gauge("fundoscope_queue", len(photos))
         places = [self.line.join(grader, photo) for photo in photos]
+        left_s = max(0.0, self.settings.timeout_s - (time.perf_counter() - began))
+        timer = asyncio.get_running_loop().call_later(left_s, _expire, places)
         try:
-            left_s = self.settings.timeout_s - (time.perf_counter() - began)
-            _, late = await asyncio.wait([place.answer for place in places], timeout=max(0.0, left_s))
+            for place in places:
+                with suppress(Exception):  # told below
+                    await place.answer
         except asyncio.CancelledError:
             self._give_up(places)
             raise
         finally:
+            timer.cancel()
             self.metrics.gauge("fundoscope_queue", -len(photos))
-        if late:
+        if any(place.given_up for place in places):
             raise self._too_late(places)
         outcomes = [self._outcome(place) for place in places]
         if any(isinstance(outcome, Grading) for outcome in outcomes):
@@ -137,6 +141,7 @@ class Service:
             self.metrics.photograph("failed")
             return problem if isinstance(problem, Exception) else RuntimeError("interrupted")
         grading = place.answer.result()
+        assert grading is not None  # nobody has given it up
         self.metrics.photograph("graded" if grading.gradability.gradable else "ungradable")
         timings = grading.timings_ms
         total_ms = (time.perf_counter() - place.arrived) * 1000
@@ -160,6 +165,13 @@ class Service:
             self.stuck.set()
         message = f"there was no answer within {self.settings.timeout_s:g} s"
         return Refusal(503, message, "try again", {"retry-after": "1"})
+
+
+def _expire(places: Sequence[Place]) -> None:
+    for place in places:
+        if not place.answer.done():
+            place.given_up = True
+            place.answer.set_result(None)
 
 
 def _report(loading: "asyncio.Future[Any]") -> None:
