@@ -244,6 +244,11 @@ def find_sustainable(
         if low < high / 64 or low < 0.2:
             return 0.0, steps
         steps.append(measure(low))
+    while True:  # where to look was a guess: what it calls too much must be seen to be
+        steps.append(measure(high))
+        if not steps[-1].sustained(limit_ms):
+            break
+        low, high = high, 1.3 * high
     while high / low > 1 + within:
         middle = (low * high) ** 0.5
         steps.append(measure(middle))

@@ -15,6 +15,7 @@ import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -460,3 +461,38 @@ def test_hundreds_of_callers_at_once_are_all_answered_or_refused(server: Running
     assert set(statuses) <= {200, 503}
     assert statuses.count(200) >= 64
     assert until(lambda: server.metrics()["fundoscope_queue"] == 0)
+
+
+def test_callers_who_come_at_the_same_moment_are_shared_among_the_workers(artefact_folder: Path) -> None:
+    """They keep their connections: what one worker has taken, another cannot help with."""
+    with serving(artefact_folder, "--workers", "2") as running:
+        running.wait_for("ready", 2)
+        workers = [int(event["worker"]) for event in running.events("ready")]
+        before = [sockets(worker) for worker in workers]
+
+        def shared() -> bool:
+            return sum(map(sockets, workers)) == sum(before) + 16
+
+        with ExitStack() as open_ones:
+            for _ in range(16):
+                open_ones.enter_context(socket.create_connection(("127.0.0.1", running.port)))
+            until(shared)
+            assert [sockets(worker) - had for worker, had in zip(workers, before, strict=True)] == [8, 8]
+
+
+def test_a_worker_that_accepts_nobody_does_not_keep_the_others_from_it(artefact_folder: Path) -> None:
+    with serving(artefact_folder, "--workers", "2") as running:
+        running.wait_for("ready", 2)
+        stopped = running.worker
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            statuses = [running.send("GET", "/ping").status for _ in range(6)]
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert statuses == [200] * 6
+
+
+def sockets(process: int) -> int:
+    """How many a process has open."""
+    folder = Path(f"/proc/{process}/fd")
+    return sum(str(one.readlink()).startswith("socket:") for one in folder.iterdir())

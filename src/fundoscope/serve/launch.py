@@ -132,7 +132,7 @@ def work(settings: Settings, listening: socket.socket, board: Board, row: int, l
 
 
 async def _work(settings: Settings, listening: socket.socket, board: Board, row: int, lifeline: int) -> int:
-    began = time.monotonic()
+    began, port = time.monotonic(), listening.getsockname()[1]
     from fundoscope.serve.app import create_app
     from fundoscope.serve.metrics import Metrics
     from fundoscope.serve.service import Service
@@ -151,7 +151,6 @@ async def _work(settings: Settings, listening: socket.socket, board: Board, row:
         await asyncio.wait([serving])
         loading.result()
     if not serving.done():
-        port = listening.getsockname()[1]
         log("ready", port=port, worker=os.getpid(), seconds=round(time.monotonic() - began, 3), **_about(service))
     await asyncio.wait([serving, stuck], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
@@ -176,7 +175,7 @@ def _server(app: Any, service: Any) -> Any:
 
     import uvicorn
 
-    from fundoscope.serve.protocol import BoundedProtocol
+    from fundoscope.serve.protocol import BoundedProtocol, FairSocket
 
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # it would log what callers send wrongly
 
@@ -188,9 +187,14 @@ def _server(app: Any, service: Any) -> Any:
             super().handle_exit(sig, frame)
 
         async def startup(self, sockets: Any = None) -> None:
+            if service.settings.processes > 1:
+                sockets[:] = [FairSocket(one, self._connections, service.metrics.connections) for one in sockets]
             await super().startup(sockets)
             for listening in sockets:
                 listening.listen(BACKLOG)
+
+        def _connections(self) -> int:
+            return len(self.server_state.connections)
 
     config = uvicorn.Config(
         app,

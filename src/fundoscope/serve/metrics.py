@@ -29,16 +29,18 @@ CELLS: tuple[Cell, ...] = (
     *[("fundoscope_photographs_total", (("outcome", outcome),)) for outcome in OUTCOMES],
     ("fundoscope_in_flight", ()),
     ("fundoscope_queue", ()),
+    ("fundoscope_connections", ()),
     *[cell for phase in PHASES for cell in _histogram("fundoscope_seconds", SECONDS, (("phase", phase),))],
     *_histogram("fundoscope_batch_photographs", SIZES),
 )
 PLACE: Mapping[Cell, int] = {cell: place for place, cell in enumerate(CELLS)}
-GAUGES = ("fundoscope_in_flight", "fundoscope_queue")
+GAUGES = ("fundoscope_in_flight", "fundoscope_queue", "fundoscope_connections")
 ABOUT = {
     "fundoscope_requests_total": ("counter", "Invocations answered, by status."),
     "fundoscope_photographs_total": ("counter", "Photographs, by what became of them."),
     "fundoscope_in_flight": ("gauge", "Requests being answered."),
     "fundoscope_queue": ("gauge", "Photographs accepted and not yet answered."),
+    "fundoscope_connections": ("gauge", "Open connections, as of the last one that was accepted."),
     "fundoscope_seconds": ("histogram", "Seconds of a photograph's way through the server, by phase."),
     "fundoscope_batch_photographs": ("histogram", "Photographs predicted together."),
     "fundoscope_workers_replaced_total": ("counter", "Workers that crashed or got stuck, and were replaced."),
@@ -96,6 +98,12 @@ class Metrics:
         """Photographs that stand in the lines of the other workers."""
         place = PLACE["fundoscope_queue", ()]
         return sum(self._board.row(worker)[place] for worker in range(self._board.workers)) - self._row[place]
+
+    def connections(self, n: int) -> bool:
+        """Note how many this worker has; whether another has fewer."""
+        place = PLACE["fundoscope_connections", ()]
+        self._row[place] = n
+        return any(self._board.row(worker)[place] < n for worker in range(self._board.workers))
 
     def phase(self, phase: str, seconds: float) -> None:
         self._observe("fundoscope_seconds", SECONDS, seconds, (("phase", phase),))
