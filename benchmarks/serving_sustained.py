@@ -26,7 +26,7 @@ from serving_load import (
 from serving_models import Model
 from serving_peers import environment_of, servers_of
 from serving_photos import Photos
-from serving_servers import Running, Server, first_answer, lean, memory_mb, started, up
+from serving_servers import Line, Running, Server, first_answer, lean, memory_mb, started, up
 
 from fundoscope.quota import cores
 
@@ -201,7 +201,9 @@ def soak(model: Model, photos: Photos, seconds: float, sustained_per_s: float | 
             time.sleep(1)
         step: Step = loading.result()[0]
         survived = running.process.poll() is None and running.tree() == before
-        first_answer(running, photos.small[0])
+        line = Line(running.port)
+        survived = survived and line.ask(running.server.request(photos.small[0])).status == 200
+        line.close()
     return _soak_figures(step, moments, rss, survived=survived)
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "conform": "conform",
     "screen": "screen",
     "image": "image",
+    "prices": "prices",
     "report": "report",
 }
 

@@ -1,0 +1,162 @@
+"""What came of a trial, and the log that keeps it: one line of JSON for each, on disk before the next trial starts.
+
+    {"format": 1, "study": …, "design_digest": …}              the first line
+    {"trial": "C17-3", "measured": {…}, …}  or  {"trial": …, "failed": {"kind": …, "reason": …}, …}
+
+A line is whole or it is not there: one cut off by a crash, the last, is dropped when the log is opened again, and its
+trial is run again. A log is locked while a study runs.
+
+Format 1: 2026-11-15.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from fundoscope.errors import FundoscopeError
+from fundoscope.experiment.design import Design, Level, Trial
+
+FORMAT = 1
+# What a failure was: the cell cannot run here, or this run of it went wrong.
+FailureKind = Literal["unavailable", "crashed", "out of memory", "timed out", "no readings", "disk full", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The circumstances of a trial, whatever came of it."""
+
+    started: str  # ISO 8601, UTC
+    wall_s: float
+    machine: str  # digest of the machine's facts, which are in the study's folder
+    flags: tuple[str, ...] = ()  # "busy": others used the processors; "throttled": …
+
+
+@dataclass(frozen=True)
+class Measured:
+    trial: str
+    cell: int
+    repetition: int
+    levels: Mapping[str, Level]
+    ran: Ran
+    readings: Mapping[str, Any]  # what the worker said: names with units, numbers or lists of them
+    usage: Mapping[str, float] = field(default_factory=dict)  # what was seen from outside
+
+
+@dataclass(frozen=True)
+class Failed:
+    trial: str
+    cell: int
+    repetition: int
+    levels: Mapping[str, Level]
+    ran: Ran
+    kind: FailureKind
+    reason: str  # one sentence
+    last_words: str = ""  # the last lines it said
+
+
+Outcome = Measured | Failed
+
+
+def measured(trial: Trial, ran: Ran, readings: Mapping[str, Any], usage: Mapping[str, float]) -> Measured:
+    return Measured(trial.id, trial.cell.number, trial.repetition, trial.cell.levels, ran, readings, usage)
+
+
+def failed(trial: Trial, ran: Ran, kind: FailureKind, reason: str, last_words: str = "") -> Failed:
+    return Failed(trial.id, trial.cell.number, trial.repetition, trial.cell.levels, ran, kind, reason, last_words)
+
+
+class OutcomeLog:
+    """Open for one study at a time: `with OutcomeLog(path, design) as log`."""
+
+    def __init__(self, path: Path, design: Design) -> None:
+        self.path, self._design = path, design
+        self._descriptor = -1
+
+    def __enter__(self) -> "OutcomeLog":
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            hint = "wait for the other run, or stop it: the same command then goes on where it stopped"
+            raise FundoscopeError(f"{self.path.parent} is being measured by another process", hint) from None
+        try:
+            self._repair()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        os.close(self._descriptor)  # and with it the lock
+
+    def append(self, outcome: Outcome) -> None:
+        self._write(_to_json(outcome))
+
+    def trials(self) -> set[str]:
+        return {outcome.trial for outcome in read_outcomes(self.path)}
+
+    def _repair(self) -> None:
+        """Drop a last line that was cut off, or begin."""
+        size, data = os.fstat(self._descriptor).st_size, b""
+        if size:
+            with self.path.open("rb") as file:
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            if whole < size:
+                os.ftruncate(self._descriptor, whole)
+                size = whole
+        if not size:
+            self._write({"format": FORMAT, "study": self._design.name, "design_digest": self._design.digest})
+            return
+        head = _head(data, self.path)
+        if head.get("design_digest") != self._design.digest:
+            hint = "give the changed design another name: its trials are not the same any more"
+            raise FundoscopeError(f"{self.path} holds outcomes of another design called '{self._design.name}'", hint)
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        line = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        if os.write(self._descriptor, line) != len(line):
+            raise OSError(28, "no space left on device", str(self.path))
+        os.fsync(self._descriptor)
+
+
+def read_outcomes(path: Path) -> Iterator[Outcome]:
+    """All whole lines of a log."""
+    with path.open("rb") as file:
+        _head(file.readline(), path)
+        for number, line in enumerate(file, 2):
+            if not line.endswith(b"\n"):
+                return  # cut off
+            try:
+                yield _of_json(json.loads(line))
+            except (ValueError, TypeError, KeyError):
+                hint = "restore the log, or take that line out: its trial is then run again"
+                raise FundoscopeError(f"line {number} of {path} is no outcome", hint) from None
+
+
+def _head(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        head = json.loads(data.split(b"\n", 1)[0])
+        if head["format"] > FORMAT:
+            raise FundoscopeError(f"{path} was written by a newer fundoscope", "update it")
+        return dict(head)
+    except (ValueError, TypeError, KeyError):
+        raise FundoscopeError(f"{path} is not a log of outcomes", "give the folder that `study run` made") from None
+
+
+def _to_json(outcome: Outcome) -> dict[str, Any]:
+    table = asdict(outcome)
+    common = {name: table.pop(name) for name in ("trial", "cell", "repetition", "levels", "ran")}
+    return common | {"measured" if isinstance(outcome, Measured) else "failed": table}
+
+
+def _of_json(table: dict[str, Any]) -> Outcome:
+    ran = Ran(**{**table["ran"], "flags": tuple(table["ran"]["flags"])})
+    common = (table["trial"], table["cell"], table["repetition"], table["levels"], ran)
+    return Measured(*common, **table["measured"]) if "measured" in table else Failed(*common, **table["failed"])
