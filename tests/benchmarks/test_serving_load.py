@@ -106,6 +106,12 @@ def test_a_server_of_one_slot_and_50_ms_sustains_what_queueing_theory_says() -> 
     assert max(step.per_s for step in steps if step.sustained(500)) == found
 
 
+def test_a_guess_that_is_far_too_low_is_looked_beyond() -> None:
+    expected = theoretical_rate(0.5, 0.05)
+    found, _ = find_sustainable(simulated, low=2, high=4, limit_ms=500, within=0.01)
+    assert found == pytest.approx(expected, rel=0.03)
+
+
 def test_a_real_server_of_one_slot_and_10_ms_is_found_to_sustain_just_under_100_per_second() -> None:
     with serving(0.01) as target:
         found, _ = find_sustainable(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.design import Design
-from fundoscope.experiment.outcome import Failed, Measured, Outcome, OutcomeLog, Ran, failed, measured, read_outcomes
+from fundoscope.experiment.outcome import Failed, Measured, Outcome, OutcomeLog, Ran, read_outcomes
 
 DESIGN = Design("x", "cnn", {"image": (32, 64), "device": ("cpu", "gpu")}, repetitions=3)
 RAN = Ran("2026-11-15T12:00:00+00:00", 1.5, "abc", ("busy",))
@@ -23,8 +23,8 @@ RAN = Ran("2026-11-15T12:00:00+00:00", 1.5, "abc", ("busy",))
 def outcomes() -> list[Outcome]:
     first, second, *_ = DESIGN.trials
     return [
-        measured(first, RAN, {"epoch_s": [1.0, 0.5], "accuracy": 0.9}, {"cpu_percent_mean": 180.0}),
-        failed(second, RAN, "crashed", "it ended with status 1", "Traceback …\nMemoryError é"),
+        Measured(first, RAN, {"epoch_s": [1.0, 0.5], "accuracy": 0.9}, {"cpu_percent_mean": 180.0}),
+        Failed(second, RAN, "crashed", "it ended with status 1", "Traceback …\nMemoryError é"),
     ]
 
 
@@ -97,10 +97,10 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_outcome import DESIGN, RAN
-from fundoscope.experiment.outcome import OutcomeLog, measured
+from fundoscope.experiment.outcome import Measured, OutcomeLog
 with OutcomeLog(Path(sys.argv[1]), DESIGN) as log:
     for i in range(100_000):
-        log.append(measured(DESIGN.trials[0], RAN, {{"i": i, "padding": "x" * 5000}}, {{}}))
+        log.append(Measured(DESIGN.trials[0], RAN, {{"i": i, "padding": "x" * 5000}}, {{}}))
         print(i, flush=True)
 """
 

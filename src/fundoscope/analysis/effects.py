@@ -10,7 +10,7 @@ shares need not add up to one. Readings of one cell enter by their number, mean 
 of them cost no more than a hundred.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -114,14 +114,14 @@ def effects(cells: Cells, *, order: int | None = None) -> Effects:
     columns = {term: _columns(cells, term) for term in terms}
     total = float(cells.scatter.sum() + (cells.n * (cells.mean - cells.grand_mean) ** 2).sum())
     kept, lost = _estimable(cells, columns)
-    residual, rank, _ = _fit(cells, kept.values())
+    residual, rank = _fit(cells, kept.values())
     degrees = cells.readings - rank
     deviation = (residual / degrees) ** 0.5 if degrees > 0 else None
     parts = {}
     for term in kept:
         below = [block for other, block in kept.items() if not set(term) <= set(other)]
-        without, rank_without, _ = _fit(cells, below)
-        within, rank_within, _ = _fit(cells, [*below, kept[term]])
+        without, rank_without = _fit(cells, below)
+        within, rank_within = _fit(cells, [*below, kept[term]])
         parts[term] = _part(
             cells, term, max(0.0, without - within), rank_within - rank_without, total, deviation, degrees
         )
@@ -162,13 +162,12 @@ def _estimable(cells: Cells, columns: Mapping[Term, Floats]) -> tuple[dict[Term,
     return kept, lost
 
 
-def _fit(cells: Cells, blocks: "Sequence[Floats] | object") -> tuple[float, int, Floats]:
-    """Least squares on cell means, weighted: residual sum of squares (scatter within cells included), rank, fit."""
-    matrix = np.hstack([np.ones((len(cells.n), 1)), *blocks])  # type: ignore[misc]
+def _fit(cells: Cells, blocks: Iterable[Floats]) -> tuple[float, int]:
+    """Least squares on cell means, weighted: residual sum of squares (scatter within cells included), and rank."""
+    matrix = np.hstack([np.ones((len(cells.n), 1)), *blocks])
     weight = np.sqrt(cells.n)[:, None]
     solution, _, rank, _ = np.linalg.lstsq(matrix * weight, cells.mean * weight[:, 0], rcond=None)
-    fitted = matrix @ solution
-    return float(cells.scatter.sum() + (cells.n * (cells.mean - fitted) ** 2).sum()), int(rank), fitted
+    return float(cells.scatter.sum() + (cells.n * (cells.mean - matrix @ solution) ** 2).sum()), int(rank)
 
 
 def _part(

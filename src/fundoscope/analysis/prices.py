@@ -47,9 +47,10 @@ class InstancePrice:
                 raise ValueError(f"{name} is {value:g}, not above 0")
 
     def usd(self, *, up_s: float, spot: bool = False) -> float:
-        if spot and self.spot_usd_per_hour is None:
+        price = self.spot_usd_per_hour if spot else self.usd_per_hour
+        if price is None:
             raise FundoscopeError("its spot price is not known", "leave --spot out, or take another machine")
-        return (self.spot_usd_per_hour if spot and self.spot_usd_per_hour else self.usd_per_hour) * up_s / 3600
+        return price * up_s / 3600
 
 
 @dataclass(frozen=True)

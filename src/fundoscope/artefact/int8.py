@@ -14,7 +14,8 @@
 * Matched features. Rounding activations makes large ones smaller and small ones vanish, which biases cannot mend: a
   trained VGG19 lost 25 of 844 referrals at its high threshold and gained 3. A line fitted for each feature, from what
   the small network computes to what the exact one does, is folded into the first layer of the head.
-* Ranges by their least and greatest value. Percentiles were no better there, and histograms need far more memory.
+* Ranges by their least and greatest value. Percentiles were no better for a MobileNet, and ranges of the least squared
+  error worse for a VGG19: its largest activations carry the answer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -101,8 +102,11 @@ def _equalised(network: Any, photographs: list[Pixels]) -> Any:
         outward = np.moveaxis(numpy_helper.to_array(tensors[second.input[1]]), _fed_by(second), 0)
         weight = np.abs(outward.reshape(len(reach), -1)).max(axis=1)
         telling = (reach > 1e-6) & (weight > 1e-6)  # a channel that is never lit, or not looked at, stays as it is
-        factor = np.sqrt(np.where(telling, reach, 1) / np.where(telling, weight, 1))
-        factor = np.where(telling, factor / np.exp(np.log(factor[telling]).mean()), 1) if telling.any() else factor
+        if not telling.any():
+            continue
+        factor = np.ones(len(reach))
+        factor[telling] = np.sqrt(reach[telling] / weight[telling])
+        factor[telling] /= np.exp(np.log(factor[telling]).mean())
         scale(first.input[1], 1 / factor.reshape(-1, 1, 1, 1))
         scale(first.input[2], 1 / factor)
         scale(second.input[1], factor.reshape((-1, 1, 1, 1) if _fed_by(second) == 0 else (1, -1, 1, 1)))

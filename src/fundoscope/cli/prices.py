@@ -37,9 +37,7 @@ def _list(arguments: argparse.Namespace) -> Answer:
         lists = [open_prices(name) for name in shipped()]
         header = ["list", "provider", "service", "region", "as of", "machines"]
         rows = [[p.name, p.provider, p.service, p.region, p.as_of, len(p.instances)] for p in lists]
-        return Answer(
-            {"lists": rows and [_about(p) for p in lists]}, table(rows, header=header), "fundoscope prices list NAME"
-        )
+        return Answer({"lists": [_about(p) for p in lists]}, table(rows, header=header), "fundoscope prices list NAME")
     prices = open_prices(arguments.prices)
     header = ["machine", "USD/h", "spot", "vCPU", "GB", "architecture", "accelerator", "grade", "source"]
     rows = [

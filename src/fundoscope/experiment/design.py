@@ -15,7 +15,7 @@ whatever drifts while a study runs falls on all cells alike.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, product
@@ -77,7 +77,8 @@ class Design:
     def cells(self) -> tuple[Cell, ...]:
         """The ones that are run, in the order of their numbers."""
         names = list(self.factors)
-        every = (Cell(i, dict(zip(names, levels, strict=True))) for i, levels in enumerate(self._combinations(), 1))
+        combinations = enumerate(product(*self.factors.values()), 1)
+        every = (Cell(number, dict(zip(names, levels, strict=True))) for number, levels in combinations)
         return tuple(cell for cell in every if self._is_planned(cell.levels) and not self._is_excluded(cell.levels))
 
     @cached_property
@@ -90,9 +91,6 @@ class Design:
         """Of everything that decides what a trial measures; more repetitions may be added, or another order tried."""
         deciding = {"workload": self.workload, "factors": self.factors, "settings": self.settings}
         return sha256_of(json.dumps(deciding, sort_keys=True).encode())
-
-    def _combinations(self) -> "product[tuple[Level, ...]]":
-        return product(*self.factors.values())
 
     def _ordered(self, repetition: int) -> list[Cell]:
         cells = list(self.cells)
@@ -139,11 +137,10 @@ def _levels(name: str, levels: Any, path: Path) -> tuple[Level, ...]:
     if not isinstance(levels, list) or not levels:
         raise FundoscopeError(f"{what} has no levels", f'list them: {name} = ["a", "b"]')
     for level in levels:
-        if not isinstance(level, str | int | float):
+        if not isinstance(level, str | int | float) or level != level:  # not a number is no level either
             raise FundoscopeError(f"{what} has the level {level!r}", "use texts, numbers, true or false")
-    if len(set(map(repr, levels))) < len(levels):
-        twice = next(level for i, level in enumerate(levels) if level in levels[:i])
-        raise FundoscopeError(f"{what} has the level {twice!r} twice", "leave one of them out")
+    if twice := [level for i, level in enumerate(levels) if level in levels[:i]]:
+        raise FundoscopeError(f"{what} has the level {twice[0]!r} twice", "leave one of them out")
     return tuple(levels)
 
 
@@ -174,7 +171,7 @@ def _check(design: Design, path: Path) -> None:
         raise wrong("no cell is left", "exclude less")
 
 
-def _check_plan(design: Design, wrong: Any, path: Path) -> None:
+def _check_plan(design: Design, wrong: Callable[[str, str], FundoscopeError], path: Path) -> None:
     if design.plan == "one-at-a-time":
         for name, value in design.baseline.items():
             _check_levels(design, name, value, path)

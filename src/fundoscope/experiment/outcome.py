@@ -19,11 +19,11 @@ from types import TracebackType
 from typing import Any, Literal
 
 from fundoscope.errors import FundoscopeError
-from fundoscope.experiment.design import Design, Level, Trial
+from fundoscope.experiment.design import Cell, Design, Trial
 
 FORMAT = 1
 # What a failure was: the cell cannot run here, or this run of it went wrong.
-FailureKind = Literal["unavailable", "crashed", "out of memory", "timed out", "no readings", "disk full", "interrupted"]
+FailureKind = Literal["unavailable", "crashed", "out of memory", "timed out", "no readings", "disk full"]
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Measured:
-    trial: str
-    cell: int
-    repetition: int
-    levels: Mapping[str, Level]
+    trial: Trial
     ran: Ran
     readings: Mapping[str, Any]  # what the worker said: names with units, numbers or lists of them
     usage: Mapping[str, float] = field(default_factory=dict)  # what was seen from outside
@@ -49,10 +46,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Failed:
-    trial: str
-    cell: int
-    repetition: int
-    levels: Mapping[str, Level]
+    trial: Trial
     ran: Ran
     kind: FailureKind
     reason: str  # one sentence
@@ -60,14 +54,6 @@ class Failed:
 
 
 Outcome = Measured | Failed
-
-
-def measured(trial: Trial, ran: Ran, readings: Mapping[str, Any], usage: Mapping[str, float]) -> Measured:
-    return Measured(trial.id, trial.cell.number, trial.repetition, trial.cell.levels, ran, readings, usage)
-
-
-def failed(trial: Trial, ran: Ran, kind: FailureKind, reason: str, last_words: str = "") -> Failed:
-    return Failed(trial.id, trial.cell.number, trial.repetition, trial.cell.levels, ran, kind, reason, last_words)
 
 
 class OutcomeLog:
@@ -99,22 +85,19 @@ class OutcomeLog:
         self._write(_to_json(outcome))
 
     def trials(self) -> set[str]:
-        return {outcome.trial for outcome in read_outcomes(self.path)}
+        return {outcome.trial.id for outcome in read_outcomes(self.path)}
 
     def _repair(self) -> None:
         """Drop a last line that was cut off, or begin."""
-        size, data = os.fstat(self._descriptor).st_size, b""
-        if size:
-            with self.path.open("rb") as file:
-                data = file.read()
-            whole = data.rfind(b"\n") + 1
-            if whole < size:
-                os.ftruncate(self._descriptor, whole)
-                size = whole
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            size = self.path.read_bytes().rfind(b"\n") + 1
+            os.ftruncate(self._descriptor, size)
         if not size:
             self._write({"format": FORMAT, "study": self._design.name, "design_digest": self._design.digest})
             return
-        head = _head(data, self.path)
+        with self.path.open("rb") as file:
+            head = _head(file.readline(), self.path)
         if head.get("design_digest") != self._design.digest:
             hint = "give the changed design another name: its trials are not the same any more"
             raise FundoscopeError(f"{self.path} holds outcomes of another design called '{self._design.name}'", hint)
@@ -140,9 +123,9 @@ def read_outcomes(path: Path) -> Iterator[Outcome]:
                 raise FundoscopeError(f"line {number} of {path} is no outcome", hint) from None
 
 
-def _head(data: bytes, path: Path) -> dict[str, Any]:
+def _head(line: bytes, path: Path) -> dict[str, Any]:
     try:
-        head = json.loads(data.split(b"\n", 1)[0])
+        head = json.loads(line)
         if head["format"] > FORMAT:
             raise FundoscopeError(f"{path} was written by a newer fundoscope", "update it")
         return dict(head)
@@ -151,12 +134,13 @@ def _head(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def _to_json(outcome: Outcome) -> dict[str, Any]:
-    table = asdict(outcome)
-    common = {name: table.pop(name) for name in ("trial", "cell", "repetition", "levels", "ran")}
-    return common | {"measured" if isinstance(outcome, Measured) else "failed": table}
+    table, trial = asdict(outcome), outcome.trial
+    del table["trial"]
+    about = {"trial": trial.id, "cell": trial.cell.number, "repetition": trial.repetition, "levels": trial.cell.levels}
+    return about | {"ran": table.pop("ran"), "measured" if isinstance(outcome, Measured) else "failed": table}
 
 
 def _of_json(table: dict[str, Any]) -> Outcome:
+    trial = Trial(Cell(table["cell"], table["levels"]), table["repetition"])
     ran = Ran(**{**table["ran"], "flags": tuple(table["ran"]["flags"])})
-    common = (table["trial"], table["cell"], table["repetition"], table["levels"], ran)
-    return Measured(*common, **table["measured"]) if "measured" in table else Failed(*common, **table["failed"])
+    return Measured(trial, ran, **table["measured"]) if "measured" in table else Failed(trial, ran, **table["failed"])

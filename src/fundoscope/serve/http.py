@@ -86,9 +86,8 @@ async def read_body(request: Request, *, limit_bytes: int, arriving: set[asyncio
 
     While it is being read its deadline is in `arriving`, for a server that stops to bring forward.
     """
-    declared = request.content_length
-    linger = declared is not None and declared > limit_bytes
-    if linger and not _worth_reading(request, declared or 0, limit_bytes):
+    too_long = (request.content_length or 0) > limit_bytes
+    if too_long and not _worth_reading(request, limit_bytes):
         raise _too_large(limit_bytes)
     parts, received = [], 0
     deadline = asyncio.timeout(BODY_S)
@@ -102,16 +101,16 @@ async def read_body(request: Request, *, limit_bytes: int, arriving: set[asyncio
                     raise Disconnected
                 part, more = message.get("body", b""), message.get("more_body", False)
                 received += len(part)
-                if not linger:
+                if not too_long:
                     parts.append(part)
                     if received > limit_bytes:
                         raise _too_large(limit_bytes)
     except TimeoutError:
-        if not linger:
+        if not too_long:
             raise Refusal(408, "the photograph did not arrive in time", "send it again", _CLOSE) from None
     finally:
         arriving.discard(deadline)
-    if linger:
+    if too_long:
         raise _too_large(limit_bytes)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -119,9 +118,11 @@ async def read_body(request: Request, *, limit_bytes: int, arriving: set[asyncio
 _CLOSE = {"connection": "close"}
 
 
-def _worth_reading(request: Request, declared: int, limit_bytes: int) -> bool:
+def _worth_reading(request: Request, limit_bytes: int) -> bool:
     """A body that will be refused all the same: a caller still sending when the connection closes never reads why."""
-    return declared <= LINGER * limit_bytes and request.headers.get("expect", "").lower() != "100-continue"
+    return (request.content_length or 0) <= LINGER * limit_bytes and request.headers.get(
+        "expect", ""
+    ).lower() != "100-continue"
 
 
 def _too_large(limit_bytes: int) -> Refusal:

@@ -17,10 +17,10 @@ from typing import Any
 from fundoscope.errors import FundoscopeError
 from fundoscope.serve.log import log
 from fundoscope.serve.metrics import Board
+from fundoscope.serve.port import BACKLOG, FairSocket, bind
 from fundoscope.serve.settings import Settings
 
 DRAIN_S = 25  # the platform kills after 30
-BACKLOG = 1024
 QUICK_DEATHS, QUICK_S = 5, 10.0  # so many workers within so short a time: it will not get better
 BAD_USAGE, REPLACE_ME = 2, 75  # statuses a worker ends with: nothing to be done about it; a fresh one will do
 
@@ -32,21 +32,6 @@ def serve(settings: Settings) -> int:
 
         return published.run(settings)
     return Supervisor(settings, bind(settings.host, settings.port)).run()
-
-
-def bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol must be named: asyncio turns Nagle's delay off only where it sees that it is TCP.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as problem:
-        listening.close()
-        hint = "stop what listens there, or give another --port"
-        raise FundoscopeError(f"cannot listen on {host}:{port}: {problem.strerror or problem}", hint) from None
-    listening.listen(BACKLOG)
-    return listening
 
 
 class Supervisor:
@@ -175,7 +160,7 @@ def _server(app: Any, service: Any) -> Any:
 
     import uvicorn
 
-    from fundoscope.serve.protocol import BoundedProtocol, FairSocket
+    from fundoscope.serve.protocol import BoundedProtocol
 
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # it would log what callers send wrongly
 

@@ -4,9 +4,6 @@ Without them a caller could fill the memory with one endless header, or hold eve
 """
 
 import asyncio
-import socket
-import time
-from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -67,28 +64,3 @@ class BoundedProtocol(HttpToolsProtocol):
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
-
-
-class FairSocket(socket.socket):
-    """A listening socket that several workers share, and that leaves callers to whichever has the fewest.
-
-    Callers keep their connections, and those that come at the same moment would all be taken by the first worker awake.
-    """
-
-    PATIENCE_S = 0.005  # for another to take them; it may be gone, or busy
-
-    def __init__(self, listening: socket.socket, connections: Callable[[], int], note: Callable[[int], bool]) -> None:
-        """`note` writes down how many connections this worker has, and says whether another has fewer."""
-        super().__init__(fileno=listening.detach())
-        self._connections, self._note, self._declined = connections, note, 0.0
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        has, now = self._connections(), time.monotonic()
-        if self._note(has):
-            self._declined = self._declined or now
-            if now - self._declined < self.PATIENCE_S:
-                raise BlockingIOError  # as if it had gone already: asyncio asks again at once
-        self._declined = 0.0
-        taken = super().accept()
-        self._note(has + 1)
-        return taken

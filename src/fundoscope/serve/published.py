@@ -22,8 +22,8 @@ from types import FrameType
 
 from fundoscope.errors import FundoscopeError, pick
 from fundoscope.quota import cores
-from fundoscope.serve.launch import bind
 from fundoscope.serve.log import log
+from fundoscope.serve.port import bind
 from fundoscope.serve.settings import MB, Settings
 
 CALLS = ("keras-predict", "signature")  # published_app.CALLS, which costs TensorFlow to import
