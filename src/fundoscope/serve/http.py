@@ -120,9 +120,8 @@ _CLOSE = {"connection": "close"}
 
 def _worth_reading(request: Request, limit_bytes: int) -> bool:
     """A body that will be refused all the same: a caller still sending when the connection closes never reads why."""
-    return (request.content_length or 0) <= LINGER * limit_bytes and request.headers.get(
-        "expect", ""
-    ).lower() != "100-continue"
+    asks_first = request.headers.get("expect", "").lower() == "100-continue"
+    return not asks_first and (request.content_length or 0) <= LINGER * limit_bytes
 
 
 def _too_large(limit_bytes: int) -> Refusal:
