@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pins for one environment: `make lock` writes them anew. They name no index: pip uses yours.
 INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: demo test check bench nightly test-backends docs lock clean
+.PHONY: demo test check bench nightly test-backends test-frameworks test-studies docs lock clean
 
 demo: .venv/.run
 	$(BIN)/fundoscope demo
@@ -32,6 +32,14 @@ docs: .venv/.run
 test-backends: .venv-backends/.backends
 	.venv-backends/bin/python -m pytest -m backend tests/backends tests/artefact
 
+# Studies' networks in TensorFlow, PyTorch, MXNet and JAX, each in the environment that `study setup` makes for it (3.5 GB).
+test-frameworks: .venv/.dev
+	$(BIN)/python -m pytest -m frameworks tests/frameworks
+
+# Studies over a Ray cluster, and in MLflow.
+test-studies: .venv-studies/.studies
+	.venv-studies/bin/python -m pytest -m "ray or mlflow" tests/ray tests/mlflow
+
 .venv/.run: requirements/run.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(call INSTALL,.venv) -r requirements/run.txt
@@ -48,13 +56,19 @@ test-backends: .venv-backends/.backends
 	$(call INSTALL,.venv-backends) --no-deps --no-build-isolation -e .
 	touch $@
 
+.venv-studies/.studies: requirements/studies.txt pyproject.toml
+	$(PYTHON) -m venv .venv-studies
+	$(call INSTALL,.venv-studies) -r requirements/studies.txt
+	$(call INSTALL,.venv-studies) --no-deps --no-build-isolation -e .
+	touch $@
+
 LOCK = uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header --no-annotate --python-version 3.11
 lock:
-	for name in run dev backends; do \
+	for name in run dev backends studies; do \
 	  $(LOCK) --no-emit-package fundoscope requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	# What goes into images is held to its sha256; lean and build list all they need themselves.
 	for name in lean build; do $(LOCK) --generate-hashes --no-deps containers/$$name.in -o containers/$$name.txt || exit 1; done
 	for name in full reduced; do $(LOCK) --generate-hashes containers/$$name.in -o containers/$$name.txt || exit 1; done
 
 clean:
-	rm -rf .venv .venv-backends .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-backends .venv-studies .mypy_cache .ruff_cache .pytest_cache

@@ -91,7 +91,7 @@ def test_a_cell_that_failed_leaves_the_rest_to_be_told() -> None:
 def test_a_single_reading_in_each_cell_has_effects_and_no_intervals() -> None:
     found = effects(cells({("a",): (1.0,), ("b",): (3.0,)}, "f"))
     effect = found.parts["f",].effects["b",]
-    assert (effect.value, effect.low, effect.high) == (1.0, None, None)
+    assert (effect.value, effect.low, effect.high) == (pytest.approx(1.0), None, None)
     assert found.parts["f",].p is None
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fundoscope.analysis.summaries import holm, pareto, ratio, repetitions_for, summarise
+from fundoscope.analysis.summaries import holm, pareto, ratio, repetitions_for, summarise, summarise_cells
 
 PAPER_GPU, PAPER_TPU = [51.0, 51.9, 50.8, 51.6], [33.1, 33.5, 33.2, 33.0]  # minutes, near the means of Araújo et al.
 
@@ -65,3 +65,21 @@ def test_so_many_repetitions_are_enough_and_one_fewer_is_not(variation: float, p
 def test_the_front_holds_what_nothing_beats() -> None:
     points = {"fast": (1.0, 9.0), "middle": (2.0, 5.0), "worse": (3.0, 5.0), "cheap": (9.0, 1.0), "bad": (9.0, 9.0)}
     assert pareto(points) == ["fast", "middle", "cheap"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(1e-3, 1e6)), max_size=40))
+def test_all_cells_at_once_are_each_cell_by_itself(readings: list[tuple[int, float]]) -> None:
+    cell = np.array([which for which, _ in readings], np.int64)
+    values = np.array([value for _, value in readings], np.float64)
+    found = summarise_cells(values, cell, 7)
+    assert len(found) == 7
+    for place, summary in enumerate(found):
+        alone = values[cell == place]
+        if not len(alone):
+            assert summary is None
+            continue
+        expected = summarise(alone.tolist())
+        for name in ("n", "mean", "low", "high", "deviation", "variation", "median", "least", "greatest"):
+            one, other = getattr(summary, name), getattr(expected, name)
+            assert one is other or one == pytest.approx(other, rel=1e-7, abs=1e-7)

@@ -6,13 +6,14 @@ variation a term explains is its share of the sum of squares about the mean.
 
 Failed trials leave holes. With the same number of readings in every cell all of this is Jain's arithmetic; otherwise
 least squares, each term's share being what it explains beyond all terms that do not contain it (type II), so that the
-shares need not add up to one. Readings of one cell enter by their number, mean and scatter alone: a hundred thousand
-of them cost no more than a hundred.
+shares need not add up to one, and its effects those of the fitted model: a level that was measured in the slow cells
+alone is not called slow for that. Readings of one cell enter by their number, mean and scatter alone: a hundred
+thousand of them cost no more than a hundred.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +34,9 @@ class Cells:
     factors: Mapping[str, tuple[str, ...]]  # levels that occur, in the order of the design
     codes: Ints  # (cells, factors): which level
     n: Ints
-    mean: Floats
+    mean: Floats  # less the origin
     scatter: Floats  # sum of squares about the cell's own mean
+    origin: float = 0.0  # near all of them, so that what they share costs no digits
 
     @property
     def readings(self) -> int:
@@ -42,7 +44,7 @@ class Cells:
 
     @property
     def grand_mean(self) -> float:
-        return float((self.n * self.mean).sum() / self.n.sum())
+        return self.origin + float((self.n * self.mean).sum() / self.n.sum())
 
     @property
     def balanced(self) -> bool:
@@ -73,7 +75,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Effects:
-    mean: Effect
+    mean: Effect  # every cell counting once, as far as the model can tell it
     parts: Mapping[Term, Part]
     unexplained: float  # share of the variation
     residual_degrees: int
@@ -82,133 +84,174 @@ class Effects:
     not_estimable: tuple[Term, ...]  # for want of cells
 
 
+@dataclass(frozen=True)
+class _Basis:
+    """An orthonormal basis of the columns of a model, block by block: weighted columns = q @ r."""
+
+    terms: Mapping[Term, slice]  # which columns
+    q: Floats  # (cells, columns); the first is the mean's
+    r: Floats
+
+
 def cells_of(
     values: Sequence[float], levels: Sequence[Mapping[str, object]], factors: Mapping[str, Sequence[object]]
 ) -> Cells:
     """`levels` of each reading; factors of which only one level occurs are left out: nothing can be said of them."""
-    y = np.asarray(values, np.float64)
-    if not np.isfinite(y).all():
+    places = {name: {level: i for i, level in enumerate(known)} for name, known in factors.items()}
+    codes = np.array([[places[name][row[name]] for name in factors] for row in levels], np.int64)
+    unique, of = np.unique(codes.reshape(len(levels), len(factors)), axis=0, return_inverse=True)
+    return gather(np.asarray(values, np.float64), of.reshape(-1), unique, factors)
+
+
+def gather(values: Floats, cell: Ints, codes: Ints, factors: Mapping[str, Sequence[object]]) -> Cells:
+    """The same from columns: `cell` is each reading's row of `codes`. Cells without readings are left out."""
+    if not np.isfinite(values).all():
         raise FundoscopeError("a reading is not a number", "leave failed trials out: they are no readings")
-    occurring = {
-        name: tuple(str(level) for level in known if any(row[name] == level for row in levels))
-        for name, known in factors.items()
-    }
-    varied = {name: known for name, known in occurring.items() if len(known) > 1}
+    n = np.bincount(cell, minlength=len(codes))
+    filled = np.flatnonzero(n)
+    occurring = [np.unique(codes[filled, i]) for i in range(codes.shape[1])]
+    varied = [i for i, some in enumerate(occurring) if len(some) > 1]
     if not varied:
         raise FundoscopeError("no factor has two levels with readings", "measure more cells")
-    places = {name: {level: i for i, level in enumerate(known)} for name, known in varied.items()}
-    codes = np.array([[places[name][str(row[name])] for name in varied] for row in levels], np.int64)
-    unique, of = np.unique(codes, axis=0, return_inverse=True)
-    of = of.reshape(-1)
-    n = np.bincount(of)
-    mean = np.bincount(of, weights=y) / n
-    scatter = np.bincount(of, weights=(y - mean[of]) ** 2).astype(np.float64)
-    return Cells(varied, unique, n, mean, scatter)
+    names = list(factors)
+    kept = {names[i]: tuple(str(factors[names[i]][level]) for level in occurring[i]) for i in varied}
+    recoded = np.stack([np.searchsorted(occurring[i], codes[filled, i]) for i in varied], axis=1)
+    origin = float(values.mean())
+    with np.errstate(invalid="ignore"):  # 0 / 0, of cells that are left out
+        mean = np.bincount(cell, weights=values - origin, minlength=len(codes)) / n
+    scatter = np.bincount(cell, weights=(values - origin - mean[cell]) ** 2, minlength=len(codes)).astype(np.float64)
+    return Cells(kept, recoded, n[filled], mean[filled], scatter[filled], origin)
 
 
 def effects(cells: Cells, *, order: int | None = None) -> Effects:
     """All terms of up to `order` factors; None: all there are."""
-    names = list(cells.factors)
-    order = min(order or len(names), len(names))
-    terms = [term for size in range(1, order + 1) for term in combinations(names, size)]
-    columns = {term: _columns(cells, term) for term in terms}
-    total = float(cells.scatter.sum() + (cells.n * (cells.mean - cells.grand_mean) ** 2).sum())
-    kept, lost = _estimable(cells, columns)
-    residual, rank = _fit(cells, kept.values())
-    degrees = cells.readings - rank
-    deviation = (residual / degrees) ** 0.5 if degrees > 0 else None
+    return explain(cells, order=order)[0]
+
+
+def explain(cells: Cells, *, order: int | None = None, terms: Sequence[Term] | None = None) -> tuple[Effects, Floats]:
+    """The same, or of these terms alone, lower orders first; and what the model expects of each cell."""
+    basis, lost = _basis(cells, terms_of(cells, order) if terms is None else terms)
+    weighted = np.sqrt(cells.n) * cells.mean
+    along = basis.q.T @ weighted  # the fit, in the basis
+    fitted = basis.q @ along / np.sqrt(cells.n)
+    grand = cells.grand_mean - cells.origin
+    total = float(cells.scatter.sum() + (cells.n * (cells.mean - grand) ** 2).sum())
+    unfitted = float(cells.scatter.sum() + (cells.n * (cells.mean - fitted) ** 2).sum())
+    degrees = cells.readings - basis.r.shape[1]
+    deviation = (unfitted / degrees) ** 0.5 if degrees > 0 else None
+    inverse = np.linalg.inv(basis.r)
+    solution = inverse @ along
+    half = float(_half_widths(deviation, degrees, (inverse[:1] ** 2).sum(axis=1))[0])
     parts = {}
-    for term in kept:
-        below = [block for other, block in kept.items() if not set(term) <= set(other)]
-        without, rank_without = _fit(cells, below)
-        within, rank_within = _fit(cells, [*below, kept[term]])
-        parts[term] = _part(
-            cells, term, max(0.0, without - within), rank_within - rank_without, total, deviation, degrees
-        )
-    half = _half_width(deviation, degrees, 1 / cells.readings)
+    for term, columns in basis.terms.items():
+        squares = _squares(basis, term, along)
+        f, p = _f(squares, columns.stop - columns.start, deviation, degrees)
+        coding = _coding(cells, term)
+        values = coding @ solution[columns]
+        halves = _half_widths(deviation, degrees, ((coding @ inverse[columns]) ** 2).sum(axis=1))
+        levels = product(*(cells.factors[name] for name in term))
+        found = {key: _interval(float(v), float(h)) for key, v, h in zip(levels, values, halves, strict=True)}
+        share = squares / total if total else 0.0
+        parts[term] = Part(squares, columns.stop - columns.start, share, f, p, found)
     return Effects(
-        mean=_interval(cells.grand_mean, half),
+        mean=_interval(cells.origin + float(solution[0]), half),
         parts=parts,
-        unexplained=residual / total if total else 0.0,
+        unexplained=unfitted / total if total else 0.0,
         residual_degrees=degrees,
         residual_deviation=deviation,
         balanced=cells.balanced,
         not_estimable=tuple(lost),
-    )
+    ), cells.origin + fitted
 
 
-def _columns(cells: Cells, term: Term) -> Floats:
-    """Sum-to-zero coding of a term: products of its factors' columns."""
-    columns = np.ones((len(cells.n), 1))
-    for name in term:
-        index = list(cells.factors).index(name)
-        levels = len(cells.factors[name])
-        coding = np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])[cells.codes[:, index]]
-        columns = (columns[:, :, None] * coding[:, None, :]).reshape(len(cells.n), -1)
-    return columns
+def terms_of(cells: Cells, order: int | None = None) -> list[Term]:
+    """All terms of up to `order` factors, lower orders first."""
+    names = list(cells.factors)
+    return [term for size in range(1, (order or len(names)) + 1) for term in combinations(names, size)]
 
 
-def _estimable(cells: Cells, columns: Mapping[Term, Floats]) -> tuple[dict[Term, Floats], list[Term]]:
-    """The terms that the cells at hand can tell apart, lower orders first."""
-    kept: dict[Term, Floats] = {}
-    lost, rank = [], 1
-    for term, block in columns.items():
-        matrix = np.hstack([np.ones((len(cells.n), 1)), *kept.values(), block])
-        found = int(np.linalg.matrix_rank(matrix))
-        if found == rank + block.shape[1]:
-            kept[term], rank = block, found
-        else:
-            lost.append(term)
-    return kept, lost
+def columns_of(cells: Cells, term: Term) -> int:
+    """How many numbers a term adds to a model."""
+    return int(np.prod([len(cells.factors[name]) - 1 for name in term]))
 
 
-def _fit(cells: Cells, blocks: Iterable[Floats]) -> tuple[float, int]:
-    """Least squares on cell means, weighted: residual sum of squares (scatter within cells included), and rank."""
-    matrix = np.hstack([np.ones((len(cells.n), 1)), *blocks])
+def _basis(cells: Cells, wanted: Sequence[Term]) -> tuple[_Basis, list[Term]]:
+    """Of the terms that the cells at hand can tell apart, and those that they cannot."""
     weight = np.sqrt(cells.n)[:, None]
-    solution, _, rank, _ = np.linalg.lstsq(matrix * weight, cells.mean * weight[:, 0], rcond=None)
-    return float(cells.scatter.sum() + (cells.n * (cells.mean - matrix @ solution) ** 2).sum()), int(rank)
+    most = min(1 + sum(columns_of(cells, term) for term in wanted), len(cells.n))
+    q, r = np.zeros((len(cells.n), most)), np.zeros((most, most))
+    r[0, 0] = np.linalg.norm(weight)
+    q[:, 0] = weight[:, 0] / r[0, 0]
+    terms: dict[Term, slice] = {}
+    lost: list[Term] = []
+    used = 1
+    for term in wanted:
+        columns = slice(used, used + columns_of(cells, term))
+        if columns.stop > most or any(set(some) <= set(term) for some in lost):
+            lost.append(term)
+            continue
+        block = _coding(cells, term)[_places(cells, term)] * weight
+        scale = np.linalg.norm(block, axis=0).max()
+        inside = np.zeros((used, block.shape[1]))
+        for _ in range(2):  # the second time removes what rounding left of the first
+            along = q[:, :used].T @ block
+            block -= q[:, :used] @ along
+            inside += along
+        outside, r[columns, columns] = np.linalg.qr(block)
+        if np.linalg.svd(r[columns, columns], compute_uv=False).min() < 1e-9 * scale:
+            r[columns, columns] = 0
+            lost.append(term)
+            continue
+        q[:, columns], r[:used, columns] = outside, inside
+        terms[term], used = columns, columns.stop
+    return _Basis(terms, q[:, :used], r[:used, :used]), lost
 
 
-def _part(
-    cells: Cells, term: Term, squares: float, degrees: int, total: float, deviation: float | None, residual_degrees: int
-) -> Part:
-    f = p = None
-    if deviation and degrees:
-        f = squares / degrees / deviation**2
-        p = float(stats.f.sf(f, degrees, residual_degrees))
-    return Part(
-        squares, degrees, squares / total if total else 0.0, f, p, _effects_of(cells, term, deviation, residual_degrees)
-    )
+def _coding(cells: Cells, term: Term) -> Floats:
+    """Sum-to-zero columns of a term, one row for each combination of its levels."""
+    coding: Floats = np.ones((1, 1))
+    for name in term:
+        levels = len(cells.factors[name])
+        own = np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
+        coding = np.asarray(np.kron(coding, own), np.float64)
+    return coding
 
 
-def _effects_of(cells: Cells, term: Term, deviation: float | None, degrees: int) -> dict[Combination, Effect]:
-    """By inclusion and exclusion of marginal means, every cell counting once: Jain's, where the data are balanced."""
-    indexes = [list(cells.factors).index(name) for name in term]
-    found = {}
-    for codes in np.unique(cells.codes[:, indexes], axis=0):
-        value = 0.0
-        weights = np.zeros(len(cells.n))
-        for size in range(len(term) + 1):
-            for chosen in combinations(range(len(term)), size):
-                rows = np.ones(len(cells.n), bool)
-                for place in chosen:
-                    rows &= cells.codes[:, indexes[place]] == codes[place]
-                sign = (-1) ** (len(term) - size)
-                value += sign * float(cells.mean[rows].mean())
-                weights[rows] += sign / rows.sum()
-        half = _half_width(deviation, degrees, float((weights**2 / cells.n).sum()))
-        names = tuple(cells.factors[name][code] for name, code in zip(term, codes, strict=True))
-        found[names] = _interval(value, half)
-    return found
+def _places(cells: Cells, term: Term) -> Ints:
+    """Which combination of a term's levels each cell has."""
+    names = list(cells.factors)
+    place = np.zeros(len(cells.n), np.int64)
+    for name in term:
+        place = place * len(cells.factors[name]) + cells.codes[:, names.index(name)]
+    return place
 
 
-def _half_width(deviation: float | None, degrees: int, variance: float) -> float | None:
-    """Of the 95 % interval of something whose variance is so many times that of a reading."""
+def _squares(basis: _Basis, term: Term, along: Floats) -> float:
+    """What a term explains beyond all that do not contain it: the fit's length in the directions it alone adds."""
+    below = [0]
+    for other, columns in basis.terms.items():
+        if not set(term) <= set(other):
+            below.extend(range(columns.start, columns.stop))
+    own = basis.terms[term]
+    directions, _ = np.linalg.qr(basis.r[:, [*below, *range(own.start, own.stop)]])
+    return float(((directions[:, len(below) :].T @ along) ** 2).sum())
+
+
+def _f(
+    squares: float, degrees: int, deviation: float | None, residual_degrees: int
+) -> tuple[float | None, float | None]:
+    if not deviation:
+        return None, None
+    f = squares / degrees / deviation**2
+    return f, float(stats.f.sf(f, degrees, residual_degrees))
+
+
+def _half_widths(deviation: float | None, degrees: int, variances: Floats) -> Floats:
+    """Of the 95 % intervals of what varies so many times as much as a reading; NaN: no interval."""
     if deviation is None:
-        return None
-    return float(stats.t.ppf(0.975, degrees) * deviation * np.sqrt(variance))
+        return np.full(len(variances), np.nan)
+    return np.asarray(stats.t.ppf(0.975, degrees) * deviation * np.sqrt(variances))
 
 
-def _interval(value: float, half: float | None) -> Effect:
-    return Effect(value, None, None) if half is None else Effect(value, value - half, value + half)
+def _interval(value: float, half: float) -> Effect:
+    return Effect(value, None, None) if half != half else Effect(value, value - half, value + half)

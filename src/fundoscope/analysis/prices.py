@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from fundoscope.config import build, read_toml
 from fundoscope.errors import FundoscopeError, pick
+from fundoscope.experiment.design import Design
 
 GB = 2**30  # bytes, as cloud providers bill them
 STALE_DAYS = 365
@@ -109,6 +110,16 @@ def open_prices(name: str) -> PriceList:
     if path.suffix == ".toml" or path.exists():
         return load_prices(path)
     return load_prices(pick(shipped(), name, kind="price list"))
+
+
+def prices_of(design: Design) -> PriceList | None:
+    """The list a study names, which must have every machine that it names."""
+    if design.prices is None:
+        return None
+    prices = open_prices(design.prices.list)
+    for machine in (*filter(None, [design.prices.machine]), *design.prices.machines.values()):
+        prices.instance(machine)
+    return prices
 
 
 def load_prices(path: Path) -> PriceList:

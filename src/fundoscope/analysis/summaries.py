@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from math import ceil, exp, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)  # there may be hundreds of thousands
 class Summary:
     n: int
     mean: float
@@ -55,6 +59,41 @@ def summarise(values: Sequence[float]) -> Summary:
     deviation = float(y.std(ddof=1))
     half = float(stats.t.ppf(0.975, n - 1)) * deviation / sqrt(n)
     return Summary(n, mean, mean - half, mean + half, deviation, deviation / mean if mean else None, *extremes)
+
+
+def summarise_cells(values: Floats, cell: Ints, cells: int) -> list[Summary | None]:
+    """The same of every cell at once; None: no reading in it."""
+    order = np.lexsort((values, cell))
+    y, of = values[order], cell[order]
+    n = np.bincount(of, minlength=cells)
+    start = np.concatenate([[0], np.cumsum(n)[:-1]]).astype(np.int64)
+    filled = np.flatnonzero(n)
+    first, count = start[filled], n[filled]
+    least, greatest = y[first], y[first + count - 1]
+    median = (y[first + (count - 1) // 2] + y[first + count // 2]) / 2
+    # About the median, so that readings far from zero lose no digits.
+    about = y - np.repeat(median, count)
+    shift = np.add.reduceat(about, first) / count if len(first) else np.zeros(0)
+    scatter = np.add.reduceat((about - np.repeat(shift, count)) ** 2, first) if len(first) else np.zeros(0)
+    mean = median + shift
+    several = count > 1
+    deviation = np.sqrt(scatter / np.maximum(count - 1, 1))
+    half = _quantiles(count) * deviation / np.sqrt(count)
+    found: list[Summary | None] = [None] * cells
+    columns = (a.tolist() for a in (filled, count, several, mean, half, deviation, median, least, greatest))
+    for place, size, many, centre, width, spread, middle, low, high in zip(*columns, strict=True):
+        if many:
+            variation = spread / centre if centre else None
+            found[place] = Summary(size, centre, centre - width, centre + width, spread, variation, middle, low, high)
+        else:
+            found[place] = Summary(size, centre, None, None, None, None, middle, low, high)
+    return found
+
+
+def _quantiles(count: Ints) -> Floats:
+    """Student's 97.5 % for so many readings, each number of them looked up once."""
+    sizes, which = np.unique(count, return_inverse=True)
+    return np.asarray(stats.t.ppf(0.975, np.maximum(sizes - 1, 1))[which], np.float64)
 
 
 def ratio(one: Sequence[float], other: Sequence[float]) -> Ratio:

@@ -23,6 +23,7 @@ COMMANDS = {
     "conform": "conform",
     "screen": "screen",
     "image": "image",
+    "study": "study",
     "prices": "prices",
     "report": "report",
 }

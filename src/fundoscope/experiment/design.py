@@ -57,6 +57,16 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Pricing:
+    """Which machine of which price list the trials are billed as; analysis can be told another."""
+
+    list: str
+    machine: str = ""  # of all trials …
+    factor: str = ""  # … or by the levels of a factor
+    machines: Mapping[str, str] = field(default_factory=dict)  # level -> machine
+
+
+@dataclass(frozen=True)
 class Design:
     name: str
     workload: str
@@ -72,6 +82,9 @@ class Design:
     blocks: tuple[str, ...] = ()  # factors whose levels are run together, such as the machine
     timeout_s: float = 1800.0  # of one trial
     sample_s: float = 10.0  # between two readings of processor and memory; 10 as published
+    response: str = "wall_s"  # the reading that analysis is about
+    machine_factor: str = ""  # a factor whose levels may be measured on different machines, such as device
+    prices: Pricing | None = None
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -161,12 +174,14 @@ def _check(design: Design, path: Path) -> None:
             raise wrong(f"{name} is {getattr(design, name):g}", "use seconds above 0")
     for clash in set(design.factors) & set(design.settings):
         raise wrong(f"'{clash}' is both a factor and a setting", "leave one of them out")
-    for name in design.blocks:
+    for name in (*design.blocks, *filter(None, [design.machine_factor])):
         pick(design.factors, name, kind=f"factor in {path}")
     for some in design.exclude:
         for name, values in some.items():
             _check_levels(design, name, values, path)
     _check_plan(design, wrong, path)
+    if design.prices is not None:
+        _check_prices(design, design.prices, wrong, path)
     if not design.cells:
         raise wrong("no cell is left", "exclude less")
 
@@ -192,6 +207,17 @@ def _check_plan(design: Design, wrong: Callable[[str, str], FundoscopeError], pa
                 raise wrong(f"'{name}' is made from another generated factor", "make it from the others alone")
     elif design.generators:
         raise wrong(f"a {design.plan} plan has no generators", 'say plan = "fractional", or leave [generators] out')
+
+
+def _check_prices(design: Design, prices: Pricing, wrong: Callable[[str, str], FundoscopeError], path: Path) -> None:
+    if bool(prices.machine) == bool(prices.factor):
+        raise wrong("[prices] says not which machine", 'give machine = "…", or factor = "…" and [prices.machines]')
+    if prices.factor:
+        levels = {str(level): level for level in pick(design.factors, prices.factor, kind=f"factor in {path}")}
+        for level in prices.machines:
+            pick(levels, level, kind=f"level of '{prices.factor}' in {path}")
+        if missing := [level for level in levels if level not in prices.machines]:
+            raise wrong(f"[prices.machines] has none for {', '.join(missing)}", "name the machine each is billed as")
 
 
 def _check_levels(design: Design, name: str, values: Any, path: Path) -> None:

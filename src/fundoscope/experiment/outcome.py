@@ -1,6 +1,6 @@
 """What came of a trial, and the log that keeps it: one line of JSON for each, on disk before the next trial starts.
 
-    {"format": 1, "study": …, "design_digest": …}              the first line
+    {"format": 1, "study": …, "design_digest": …, "measured_by": …}      the first line
     {"trial": "C17-3", "measured": {…}, …}  or  {"trial": …, "failed": {"kind": …, "reason": …}, …}
 
 A line is whole or it is not there: one cut off by a crash, the last, is dropped when the log is opened again, and its
@@ -9,6 +9,7 @@ trial is run again. A log is locked while a study runs.
 Format 1: 2026-11-15.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -20,6 +21,7 @@ from typing import Any, Literal
 
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.design import Cell, Design, Trial
+from fundoscope.provenance import command, versions
 
 FORMAT = 1
 # What a failure was: the cell cannot run here, or this run of it went wrong.
@@ -82,10 +84,7 @@ class OutcomeLog:
         os.close(self._descriptor)  # and with it the lock
 
     def append(self, outcome: Outcome) -> None:
-        self._write(_to_json(outcome))
-
-    def trials(self) -> set[str]:
-        return {outcome.trial.id for outcome in read_outcomes(self.path)}
+        self._write(to_json(outcome))
 
     def _repair(self) -> None:
         """Drop a last line that was cut off, or begin."""
@@ -94,7 +93,8 @@ class OutcomeLog:
             size = self.path.read_bytes().rfind(b"\n") + 1
             os.ftruncate(self._descriptor, size)
         if not size:
-            self._write({"format": FORMAT, "study": self._design.name, "design_digest": self._design.digest})
+            about = {"format": FORMAT, "study": self._design.name, "design_digest": self._design.digest}
+            self._write(about | {"measured_by": command(), "measured_with": versions()})
             return
         with self.path.open("rb") as file:
             head = _head(file.readline(), self.path)
@@ -104,9 +104,15 @@ class OutcomeLog:
 
     def _write(self, value: Mapping[str, Any]) -> None:
         line = json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        if os.write(self._descriptor, line) != len(line):
-            raise OSError(28, "no space left on device", str(self.path))
-        os.fsync(self._descriptor)
+        size = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._descriptor)
+        except OSError as problem:
+            os.ftruncate(self._descriptor, size)
+            hint = "make room, and run the same command again: the trial that was not kept is repeated"
+            raise FundoscopeError(f"{self.path} cannot be written: {problem.strerror}", hint) from None
 
 
 def read_outcomes(path: Path) -> Iterator[Outcome]:
@@ -133,7 +139,7 @@ def _head(line: bytes, path: Path) -> dict[str, Any]:
         raise FundoscopeError(f"{path} is not a log of outcomes", "give the folder that `study run` made") from None
 
 
-def _to_json(outcome: Outcome) -> dict[str, Any]:
+def to_json(outcome: Outcome) -> dict[str, Any]:
     table, trial = asdict(outcome), outcome.trial
     del table["trial"]
     about = {"trial": trial.id, "cell": trial.cell.number, "repetition": trial.repetition, "levels": trial.cell.levels}

@@ -1,0 +1,152 @@
+"""What being measured costs, and how large a study can be.
+
+    python benchmarks/studies.py [--quick] [--parts overhead,large] [--framework pytorch]
+
+overhead  the same training as a bare script and inside a study (a sampler looking every second), in random order,
+          pair by pair: the ratio of an epoch's time, and the processor time of the sampler
+large     a study of 100,000 outcomes, made up: `study analyse` and `study report`, seconds and peak memory
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fundoscope.experiment.design import Design, open_design
+from fundoscope.experiment.environments import create, default_folder
+from fundoscope.experiment.machine import this_machine
+from fundoscope.experiment.measure import Task, measure
+from fundoscope.experiment.outcome import FORMAT, Failed, Measured, Ran, to_json
+from fundoscope.experiment.workloads import Place, command_for
+
+OUTCOMES = 100_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a few repetitions: does it run, not how fast is it")
+    parser.add_argument("--parts", default="overhead,large")
+    parser.add_argument("--framework", default="mxnet", help="the one that starts soonest, and varies least")
+    arguments = parser.parse_args()
+    parts = arguments.parts.split(",")
+    found: dict[str, Any] = {"machine": this_machine().to_json()}
+    if "overhead" in parts:
+        found["overhead"] = overhead(arguments.framework, pairs=2 if arguments.quick else 80)
+    if "large" in parts:
+        found["large"] = large(OUTCOMES // 50 if arguments.quick else OUTCOMES)
+    print(json.dumps(found, indent=2))
+    return 0
+
+
+def overhead(framework: str, *, pairs: int) -> dict[str, Any]:
+    """Epochs after the first, of fresh processes; the bare ones are started and waited for by nobody but the shell."""
+    environments = default_folder()
+    create(framework, "cpu", environments)
+    factors = {"framework": (framework,)}
+    settings = {"dataset": "mnist", "image": 32, "network": "rede1", "epochs": 60, "images": 256, "data": "drawn"}
+    design = Design("overhead", "cnn", factors, 1, settings=settings)
+    order, ratios, sampler_percent = random.Random(3), [], []
+    with TemporaryDirectory() as folder:
+        place = Place(str(environments), folder, "", folder)
+        task = Task("overhead", design.trials[0], "cnn", settings, 5, 600, 1.0, place)
+        for pair in range(pairs):
+            seconds: dict[str, float] = {}
+            for way in order.sample(["bare", "studied"], 2):
+                if way == "bare":
+                    readings = _bare(task, Path(folder))
+                else:
+                    outcome = measure(task).outcome
+                    assert isinstance(outcome, Measured), outcome
+                    readings = dict(outcome.readings)
+                    sampler_percent.append(100 * outcome.usage["sampler_s"] / outcome.ran.wall_s)
+                seconds[way] = statistics.median(readings["epoch_s"][1:])
+            ratios.append(seconds["studied"] / seconds["bare"])
+            print(f"pair {pair + 1}: {ratios[-1]:.4f}, sampler {sampler_percent[-1]:.3f} %", file=sys.stderr)
+    logs = np.log(ratios)
+    half = float(stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
+    return {
+        "framework": framework,
+        "pairs": pairs,
+        "epoch_ratio": float(np.exp(logs.mean())),
+        "low": float(np.exp(logs.mean() - half)),
+        "high": float(np.exp(logs.mean() + half)),
+        "sampler_percent_of_a_processor": statistics.mean(sampler_percent),
+        "sampler_percent_worst": max(sampler_percent),
+    }
+
+
+def _bare(task: Task, scratch: Path) -> dict[str, Any]:
+    parameters = {**task.settings, **task.trial.cell.levels}
+    about = {"workload": task.workload, "parameters": parameters, "seed": task.seed, "data": ""}
+    (scratch / "task.json").write_text(json.dumps(about))
+    command = command_for(task.workload, task.trial.cell.levels, task.settings, task.place, scratch)
+    subprocess.run(command.words, env=os.environ | dict(command.environment), check=True, capture_output=True)
+    found: dict[str, Any] = json.loads((scratch / "readings.json").read_text())
+    return found
+
+
+def large(outcomes: int) -> dict[str, Any]:
+    """Of 48 cells, and of as many cells as there are outcomes for five each."""
+    found = {}
+    with TemporaryDirectory() as folder:
+        for name, design in _designs(Path(folder), outcomes).items():
+            study = Path(folder, name)
+            _write(study, design)
+            began = time.perf_counter()
+            command = [sys.executable, "-m", "fundoscope.cli.main", "study", "report", str(study)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            seconds = time.perf_counter() - began
+            peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024  # the largest so far
+            page_mb = (study / "report.html").stat().st_size / 1e6
+            found[name] = {"outcomes": len(design.trials), "seconds": seconds, "peak_mb": peak_mb, "page_mb": page_mb}
+            print(name, found[name], file=sys.stderr)
+    return found
+
+
+def _designs(folder: Path, outcomes: int) -> dict[str, Design]:
+    shipped = Path(__file__).resolve().parents[1] / "designs" / "training-cost.toml"
+    text = shipped.read_text()
+    few, many = folder / "few", folder / "many"
+    few.mkdir()
+    many.mkdir()
+    (few / "design.toml").write_text(text.replace("repetitions = 5", f"repetitions = {-(-outcomes // 48)}"))
+    factors = f"a = {list(range(20))}\nb = {list(range(20))}\nc = {list(range(max(2, outcomes // 5 // 400)))}"
+    (many / "design.toml").write_text(
+        'name = "many"\nworkload = "command"\nrepetitions = 5\nresponse = "train_s"\n'
+        f'[factors]\n{factors}\n[settings]\ncommand = ["true"]\n'
+    )
+    return {"few": open_design(few / "design.toml"), "many": open_design(many / "design.toml")}
+
+
+def _write(folder: Path, design: Design) -> None:
+    """Outcomes such as the workload `cnn` leaves; one in fifty failed."""
+    machine = this_machine()
+    (folder / "machines").mkdir()
+    (folder / "machines" / f"{machine.digest}.json").write_text(json.dumps(machine.to_json()))
+    noise = np.random.default_rng(1)
+    ran = Ran("2026-11-15T12:00:00+00:00", 40.0, machine.digest)
+    lines = [json.dumps({"format": FORMAT, "study": design.name, "design_digest": design.digest})]
+    for i, trial in enumerate(design.trials):
+        slow = sum(5.0 * design.factors[name].index(level) for name, level in trial.cell.levels.items()) + 10
+        epochs = (slow * np.exp(noise.normal(0, 0.03, 10)) / 10).round(6).tolist()
+        readings = {"epoch_s": epochs, "train_s": sum(epochs), "first_epoch_s": epochs[0], "import_s": 2.0}
+        readings |= {"losses": epochs, "accuracy": 0.9, "threads": 2, "versions": {"numpy": "2.4.6"}, "data": "drawn"}
+        usage = {"cpu_percent_mean": 190.0, "cpu_percent_max": 200.0, "memory_mb_mean": 500.0, "memory_mb_max": 600.0}
+        outcome = Failed(trial, ran, "crashed", "it ended with status 1", "…") if i % 50 == 7 else None
+        lines.append(json.dumps(to_json(outcome or Measured(trial, ran, readings, usage))))
+    (folder / "outcomes.jsonl").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""Real environments and a real pip; what it installs is tiny, from a folder of wheels made here."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fundoscope
+from fundoscope.errors import FundoscopeError
+from fundoscope.experiment.environments import (
+    RECORD,
+    adopt,
+    create,
+    default_folder,
+    find,
+    listed,
+    remove,
+    requirements,
+    size_bytes,
+)
+
+PACKAGE = Path(fundoscope.__file__).resolve().parent
+
+
+def write_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
+    about = f"{name}-{version}.dist-info"
+    files = files | {
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
+        wheel.writestr(f"{about}/RECORD", "".join(f"{path},,\n" for path in [*files, f"{about}/RECORD"]))
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """All that MXNet's environment lists, as pip will find it: an MXNet that only has a version, and our own NumPy."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    ours = Path(np.__file__).parents[1]
+    contents = {"mxnet": {"mxnet/__init__.py": "__version__ = '1.9.1'"}, "numpy": {"numpy_is_here.pth": f"{ours}\n"}}
+    for line in requirements("mxnet", "cpu").splitlines():
+        if not line.startswith("#"):
+            name, _, version = line.partition("==")
+            name = name.replace("-", "_")
+            write_wheel(wheels, name, version, contents.get(name, {f"{name}_is_here.py": ""}))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    return wheels
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "environments"
+
+
+@pytest.mark.usefixtures("index")
+def test_an_environment_is_made_once_found_listed_and_removed(folder):
+    said: list[str] = []
+    made = create("mxnet", "cpu", folder, say=said.append)
+    assert said == [f"making {made.name}"]
+    assert made.name.startswith("mxnet-cpu-")
+    assert made.versions == {"python": sys.version.split()[0], "numpy": np.__version__, "mxnet": "1.9.1"}
+    assert list(made.folder.glob("lib/*/site-packages/mxnet/__pycache__/*.pyc")), "no byte code was written"
+    assert create("mxnet", "cpu", folder, say=said.append) == made
+    assert len(said) == 1
+    assert find("mxnet", "cpu", folder) == made
+    assert listed(folder) == [made]
+    assert size_bytes(made) > 1e6
+    remove(made.name, folder)
+    assert listed(folder) == []
+    assert not made.folder.exists()
+
+
+@pytest.mark.usefixtures("index")
+def test_a_worker_sees_our_package_through_the_link(folder):
+    made = create("mxnet", "cpu", folder)
+    code = "import fundoscope.experiment.cnn as cnn; print(cnn.__file__)"
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(made.code)}
+    done = subprocess.run([made.python, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()) == made.code / "fundoscope" / "experiment" / "cnn.py"
+    assert (made.code / "fundoscope").resolve() == PACKAGE
+
+
+@pytest.mark.usefixtures("index")
+def test_an_unfinished_environment_is_made_anew(folder):
+    made = create("mxnet", "cpu", folder)
+    (made.folder / RECORD).unlink()
+    (made.folder / "left over").touch()
+    assert find("mxnet", "cpu", folder) is None
+    assert listed(folder) == []
+    again = create("mxnet", "cpu", folder)
+    assert again.name == made.name
+    assert not (made.folder / "left over").exists()
+
+
+def test_what_pip_cannot_install_is_said_and_nothing_is_left(index, folder):
+    for wheel in index.glob("mxnet-*"):
+        wheel.unlink()
+    with pytest.raises(FundoscopeError) as caught:
+        create("mxnet", "cpu", folder)
+    why = "mxnet for cpu could not be installed: No matching distribution found for mxnet==1.9.1"
+    assert caught.value.message.startswith(why)
+    assert "No matching distribution" in next(folder.glob(".*.log")).read_text()
+    assert listed(folder) == []
+    assert [path for path in folder.iterdir() if path.is_dir()] == []
+
+
+def test_a_framework_that_does_not_start_is_said_and_nothing_is_left(index, folder):
+    write_wheel(index, "mxnet", "1.9.1", {"mxnet/__init__.py": "raise OSError('libcuda.so.1 is not here')"})
+    with pytest.raises(FundoscopeError, match=r"mxnet does not start with .*: OSError: libcuda\.so\.1 is not here"):
+        create("mxnet", "cpu", folder)
+    assert [path for path in folder.iterdir() if path.is_dir()] == []
+
+
+@pytest.mark.usefixtures("index")
+def test_of_two_setups_at_once_one_makes_it_and_the_other_waits(folder):
+    code = f"""
+from pathlib import Path
+from fundoscope.experiment.environments import create
+print(create("mxnet", "cpu", Path({str(folder)!r}), say=print).made)
+"""
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[0].splitlines() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert said[0][-1] == said[1][-1]  # made at the same second: once
+    assert sum(line.startswith("making") for lines in said for line in lines) == 1
+
+
+def test_an_interpreter_that_has_the_framework_is_adopted(folder):
+    adopted = adopt("tensorflow", "cpu", Path(sys.executable), folder)
+    assert adopted.name == "tensorflow-cpu-adopted"
+    assert adopted.python == Path(sys.executable)
+    assert set(adopted.versions) == {"python", "numpy", "tensorflow"}
+    assert find("tensorflow", "cpu", folder) == adopted
+    assert find("tensorflow", "gpu", folder) is None
+    assert size_bytes(adopted) < 1e6
+    remove(adopted.name, folder)
+    assert find("tensorflow", "cpu", folder) is None
+    assert Path(sys.executable).exists()
+
+
+def test_an_interpreter_without_the_framework_is_not_adopted(folder):
+    with pytest.raises(FundoscopeError, match=r"mxnet does not start with .*: ModuleNotFoundError"):
+        adopt("mxnet", "cpu", Path(sys.executable), folder)
+    assert listed(folder) == []
+
+
+@pytest.mark.parametrize("path", ["no/such/python", "."])
+def test_a_path_that_is_no_interpreter_is_not_adopted(folder, path):
+    with pytest.raises(FundoscopeError, match="there is no Python at"):
+        adopt("jax", "gpu", Path(path), folder)
+
+
+def write_record(folder: Path, name: str, record: str) -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / RECORD).write_text(record)
+
+
+def test_an_environment_whose_interpreter_has_gone_or_whose_record_is_damaged_is_not_there(folder):
+    write_record(
+        folder,
+        "jax-cpu-adopted",
+        '{"framework": "jax", "device": "cpu", "python": "/no/python", "made": "", "versions": {}}',
+    )
+    for i, damaged in enumerate(("", "[]", "{}", '{"python": 1}')):
+        write_record(folder, f"jax-cpu-{i}", damaged)
+    assert listed(folder) == []
+    assert find("jax", "cpu", folder) is None
+
+
+def test_a_link_to_another_checkout_is_made_anew(folder, tmp_path):
+    write_record(
+        folder,
+        "jax-cpu-12345678",
+        f'{{"framework": "jax", "device": "cpu", "python": "{sys.executable}", "made": "", "versions": {{}}}}',
+    )
+    link = folder / "jax-cpu-12345678" / "code" / "fundoscope"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path)
+    (found,) = listed(folder)
+    assert (found.code / "fundoscope").resolve() == PACKAGE
+    assert [path.name for path in found.code.iterdir()] == ["fundoscope"]
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "jax-cpu-1234567"])
+def test_only_an_environment_of_the_folder_is_removed(folder, tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    write_record(folder, "jax-cpu-12345678", "{}")
+    with pytest.raises(FundoscopeError, match="there is no environment called"):
+        remove(name, folder)
+    assert (tmp_path / "elsewhere").exists()
+    remove("jax-cpu-12345678", folder)  # unfinished, and removable
+    assert [path for path in folder.iterdir() if path.is_dir()] == []
+
+
+def test_nothing_to_remove_is_said(folder):
+    with pytest.raises(FundoscopeError, match="there are no environments in"):
+        remove("jax-cpu-12345678", folder)
+
+
+@pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow", "jax"])
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_every_requirement_is_pinned_and_names_no_index(framework, device):
+    lines = [line for line in requirements(framework, device).splitlines() if not line.startswith("#")]
+    assert all(line.count("==") == 1 and "+" not in line and "//" not in line for line in lines)
+    assert sum(line.startswith("numpy==") for line in lines) == 1
+
+
+def test_a_framework_we_do_not_have_is_refused_by_its_nearest_name(folder):
+    with pytest.raises(FundoscopeError, match="there is no framework called 'torch'") as caught:
+        create("torch", "cpu", folder)
+    assert caught.value.hint == "use pytorch"
+
+
+def test_the_default_folder_is_in_the_users_cache(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert default_folder() == Path("/somewhere/fundoscope/environments")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert default_folder() == Path.home() / ".cache" / "fundoscope" / "environments"
