@@ -29,6 +29,7 @@ from fundoscope.experiment.machine import this_machine
 from fundoscope.experiment.measure import Task, measure
 from fundoscope.experiment.outcome import FORMAT, Failed, Measured, Ran, to_json
 from fundoscope.experiment.workloads import Place, command_for
+from fundoscope.provenance import versions, write_json
 
 OUTCOMES = 100_000
 
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few repetitions: does it run, not how fast is it")
     parser.add_argument("--parts", default="overhead,large")
     parser.add_argument("--framework", default="mxnet", help="the one that starts soonest, and varies least")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     arguments = parser.parse_args()
     parts = arguments.parts.split(",")
     found: dict[str, Any] = {"machine": this_machine().to_json()}
@@ -46,6 +48,8 @@ def main() -> int:
     if "large" in parts:
         found["large"] = large(OUTCOMES // 50 if arguments.quick else OUTCOMES)
     print(json.dumps(found, indent=2))
+    if arguments.json:
+        write_json(arguments.json, found | {"benchmark": "studies", "versions": versions()})
     return 0
 
 

@@ -14,13 +14,14 @@ from fundoscope.analysis.findings import Findings
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.design import Design, Trial
 from fundoscope.experiment.outcome import Failed
+from fundoscope.experiment.study import Study
 from fundoscope.provenance import sha256_file
 
 TODAY = date(2026, 11, 15)
 
 
 def findings(folder: Path, design: Design = DESIGN, **options: Any) -> Findings:
-    return analyse(design, folder, today=TODAY, **options)
+    return analyse(Study(folder, design), today=TODAY, **options)
 
 
 def test_a_study_becomes_findings(tmp_path: Path) -> None:

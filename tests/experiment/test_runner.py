@@ -17,7 +17,7 @@ from fundoscope.experiment.outcome import Failed, Measured, Outcome, OutcomeLog,
 from fundoscope.experiment.runner import missing, run
 from fundoscope.experiment.sampler import descendants
 from fundoscope.experiment.study import Study
-from fundoscope.experiment.watched import MARK, adopt_orphans
+from fundoscope.experiment.watched import MARK, adopting_orphans
 from fundoscope.experiment.workloads import Place, check_workload, environments_of
 
 LEVELS = {"script": ("one", "two")}
@@ -190,9 +190,9 @@ print('left')
 
 @pytest.mark.parametrize("last", ["", "raise SystemExit(1)", "import time; time.sleep(600)"])
 def test_nothing_that_a_worker_started_is_left_running(last: str, tmp_path: Path) -> None:
-    adopt_orphans()
     before = set(descendants(os.getpid()))
-    found = outcome_of(LEAVES.format(last=last), tmp_path, timeout_s=2)
+    with adopting_orphans():
+        found = outcome_of(LEAVES.format(last=last), tmp_path, timeout_s=2)
     assert isinstance(found, Measured if last == "" else Failed)
     assert set(descendants(os.getpid())) <= before
     assert running() == []

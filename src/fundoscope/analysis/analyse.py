@@ -24,7 +24,7 @@ from fundoscope.analysis.published import statements
 from fundoscope.analysis.summaries import Summary, summarise_cells
 from fundoscope.analysis.table import WANTED, Table, metric_of, open_table
 from fundoscope.errors import FundoscopeError, pick
-from fundoscope.experiment.design import Design
+from fundoscope.experiment.study import Study
 from fundoscope.provenance import command, sha256_file, versions, write_whole
 
 MOST_SUMMARIES = 150_000  # cells x metrics: more would not fit into a report, nor into a gigabyte
@@ -32,9 +32,7 @@ MOST_INDENTED = 1_000  # cells: findings of more are for machines
 
 
 def analyse(
-    design: Design,
-    path: Path,
-    machines: Mapping[str, Mapping[str, Any]] | None = None,
+    study: Study,
     *,
     metric: str | None = None,
     prices: str | None = None,
@@ -42,12 +40,8 @@ def analyse(
     spot: bool = False,
     today: date,
 ) -> Findings:
-    """`path` is the study's folder or its log; `machines` the facts by digest, read from the folder unless given.
-
-    `metric` replaces the design's response; `prices`, `machines_by_level` and `spot` its prices.
-    """
-    log = path / "outcomes.jsonl" if path.is_dir() else path
-    facts = read_machines(log.parent) if machines is None else machines
+    """`metric` replaces the design's response; `prices`, `machines_by_level` and `spot` its prices."""
+    design, log, facts = study.design, study.log, study.machines()
     bill = billing(design, prices=prices, machines=machines_by_level, spot=spot)
     table = open_table(design, log, facts)
     if metric is not None and table.metrics:
@@ -97,18 +91,6 @@ def _head(log: Path) -> dict[str, Any]:
     with log.open("rb") as file:
         head = json.loads(file.readline())
     return {name: head[name] for name in ("measured_by", "measured_with") if name in head}
-
-
-def read_machines(folder: Path) -> dict[str, dict[str, Any]]:
-    """The facts of every machine that a study was measured on."""
-    found = {}
-    for path in sorted((folder / "machines").glob("*.json")):
-        try:
-            found[path.stem] = dict(json.loads(path.read_bytes()))
-        except (ValueError, TypeError):
-            hint = "restore it from where the study was measured, or take it out"
-            raise FundoscopeError(f"{path} does not describe a machine", hint) from None
-    return found
 
 
 def write_findings(path: Path, findings: Findings) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from math import prod
 from statistics import median
 from typing import Any
 
@@ -93,10 +92,6 @@ def _detectable(design: Design, variation: float) -> dict[str, float]:
         if len(levels) > 1 and min(per_level) > 0 and design.repetitions * len(design.cells) > len(design.cells):
             found[name] = detectable(variation, design.repetitions, min(per_level), len(levels))
     return found
-
-
-def whole_factorial(design: Design) -> int:
-    return prod(map(len, design.factors.values()))
 
 
 def stale(plan: Plan) -> str:

@@ -55,6 +55,10 @@ class Live:
     def ping(self) -> Answer:
         return ask(self.address, message("GET", "/ping"), within_s=2.5 * self.plan.limits.ping_s)
 
+    def is_there(self) -> bool:
+        """Whether it still answers /ping: one 503 among others is rule 7's, and no sign that it is gone."""
+        return any(self.ping().status == 200 for _ in range(3))
+
     def invocation(self, payload: Payload | None = None, headers: Iterable[tuple[str, str]] = ()) -> bytes:
         sent = payload or self.plan.payload
         return message("POST", "/invocations", body=sent.data, headers=[("Content-Type", sent.content_type), *headers])

@@ -145,7 +145,7 @@ def _survives(live: Live, check: str, value: str) -> Finding:
     answer = live.invoke(headers=[(ATTRIBUTES, value)])
     live.invocations.pop()  # not one that the 60 s are about
     closed = answer.status == 0 and "connection" in str(answer)
-    fine = (closed or 200 <= answer.status < 500) and live.ping().status == 200
+    fine = (closed or 200 <= answer.status < 500) and live.is_there()
     what = f"a header of {len(value):,} characters"
     done = f"ends the connection: it {answer}" if closed else f"gets {answer}"
     return judged(fine, 11, check, f"{what} {done}", f"after {what}: {_quoted(answer)}, /ping {live.ping()}")
@@ -177,9 +177,9 @@ def _above(live: Live, check: str, request: bytes, head: int) -> Finding:
     for _ in range(3):
         answer = ask(live.address, request, within_s=live.plan.limits.response_s, pause_after=head, pause_s=EARLY_S)
         # A closed connection may have swallowed the answer on its way: once more, if there is still somebody.
-        if answer.status or "connection" not in str(answer) or live.ping().status != 200:
+        if answer.status or "connection" not in str(answer) or not live.is_there():
             break
-    healthy = live.ping().status == 200
+    healthy = live.is_there()
     said = f"{check}: {_quoted(answer)}" if answer.status else f"{check}: the server {answer}"
     if not healthy:
         return broken(12, check, f"{said}, and /ping is no longer answered with 200")

@@ -39,7 +39,7 @@ class CnnJob:
     network: Literal["rede1", "rede2"]
     device: Literal["cpu", "gpu"] = "cpu"
     epochs: int = 10
-    at_least_s: float = 0.0  # more epochs until they have taken so long: a GPU's may be over before one can look
+    at_least_s: float = 0.0  # more epochs until all have taken so long: on a GPU they may be over before one can look
     batch: int = 128
     images: int = 0  # to train on in an epoch; 0: all there are
     learning_rate: float = 0.01

@@ -69,13 +69,20 @@ class Counters:
     stolen_s: float  # taken by other guests of the same host
     throttled_s: float  # held back by a container's quota
     killed_for_memory: int
+    processor_joules: float | None  # of all processors, whoever used them; None: the hardware does not tell
 
     @classmethod
     def now(cls) -> "Counters":
         user, nice, system, _idle, _waiting, interrupts, soft, stolen, *_ = map(int, _text("/proc/stat").split()[1:11])
         busy_s = (user + nice + system + interrupts + soft) / TICKS
         killed = next((line.split()[1] for line in _text("/proc/vmstat").splitlines() if line[:9] == "oom_kill "), "0")
-        return cls(busy_s, stolen / TICKS, _throttled_s(), int(killed))
+        return cls(busy_s, stolen / TICKS, _throttled_s(), int(killed), processor_joules())
+
+
+def processor_joules(root: Path = Path("/sys/class/powercap")) -> float | None:
+    """Of whole processors (RAPL); readable by root, and hardly ever in a virtual machine."""
+    texts = [_text(f"{folder}/energy_uj") for folder in root.glob("intel-rapl:*") if folder.name.count(":") == 1]
+    return sum(int(text) for text in texts) / 1e6 if texts and all(texts) else None
 
 
 def _throttled_s() -> float:

@@ -69,8 +69,7 @@ def measure(task: Task) -> Observation:
         after = Counters.now()
         flags = _flags(before, after, watched, time.process_time() - own_s)
         ran = Ran(started, watched.wall_s, machine.digest, flags)
-        killed = after.killed_for_memory > before.killed_for_memory
-        outcome = _outcome(task, ran, watched, Path(scratch, "readings.json"), killed_for_memory=killed)
+        outcome = _outcome(task, ran, watched, Path(scratch, "readings.json"), before, after)
         return Observation(outcome, machine, watched.sampler.as_csv())
 
 
@@ -99,14 +98,14 @@ def _flags(before: Counters, after: Counters, watched: Watched, own_s: float) ->
     return (*(["busy"] if busy else []), *(["throttled"] if throttled else []))
 
 
-def _outcome(task: Task, ran: Ran, watched: Watched, readings: Path, *, killed_for_memory: bool) -> Outcome:
+def _outcome(task: Task, ran: Ran, watched: Watched, readings: Path, before: Counters, after: Counters) -> Outcome:
     def failed(kind: FailureKind, reason: str) -> Failed:
         return Failed(task.trial, ran, kind, reason, watched.last_words)
 
     status, words = watched.status, watched.last_words
     if status is None:
         return failed("timed out", f"it had not ended after {task.timeout_s:g} s")
-    if status == -signal.SIGKILL and killed_for_memory:
+    if status == -signal.SIGKILL and after.killed_for_memory > before.killed_for_memory:
         return failed("out of memory", "the system ended it for want of memory")
     if status < 0:
         return failed("crashed", f"it was ended by {_signal_name(-status)}")
@@ -122,8 +121,16 @@ def _outcome(task: Task, ran: Ran, watched: Watched, readings: Path, *, killed_f
         return failed("no readings", "it ended well, and left no readings that can be read")
     if "unavailable" in found:
         return failed("unavailable", str(found["unavailable"]))
-    spent = {"cpu_s": watched.cpu_s, "sampler_s": watched.sampler.own_s}
+    spent = {"cpu_s": watched.cpu_s, "sampler_s": watched.sampler.own_s} | _joules(before, after)
     return Measured(task.trial, ran, found, watched.sampler.usage() | spent)
+
+
+def _joules(before: Counters, after: Counters) -> dict[str, float]:
+    """What the processors took meanwhile; nothing where they do not tell, or their counter began anew."""
+    if before.processor_joules is None or after.processor_joules is None:
+        return {}
+    spent = after.processor_joules - before.processor_joules
+    return {"processor_joules": spent} if spent >= 0 else {}
 
 
 def _read_readings(path: Path, *, needed: bool) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ from fundoscope.experiment.machine import Machine, this_machine
 from fundoscope.experiment.measure import Observation, Task, measure
 from fundoscope.experiment.outcome import Failed, FailureKind, Ran
 from fundoscope.experiment.runner import Lab
-from fundoscope.experiment.watched import LAST_WORDS, adopt_orphans
+from fundoscope.experiment.watched import LAST_WORDS, adopting_orphans
 from fundoscope.provenance import versions
 
 LOOK_S = 1.0  # between two looks at which nodes there are
@@ -221,14 +221,14 @@ class _Actor:
     def __init__(self, mark: str) -> None:
         self._mark = mark
         self._guard = _start_guard(mark)
-        adopt_orphans()
 
     def about(self) -> tuple[str, Machine]:
         return _version(), this_machine()
 
     def measure(self, task: Task) -> Observation:
         _undo_ray()
-        return measure(replace(task, study=self._mark))
+        with adopting_orphans():
+            return measure(replace(task, study=self._mark))
 
 
 # Waits for the end of the actor, which closes the pipe however it comes, and ends what its trial left. It is nobody's

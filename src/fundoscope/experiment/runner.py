@@ -12,7 +12,7 @@ from fundoscope.experiment.design import Trial
 from fundoscope.experiment.measure import Observation, Task, measure
 from fundoscope.experiment.outcome import Failed, FailureKind, Outcome, OutcomeLog, read_outcomes
 from fundoscope.experiment.study import Study
-from fundoscope.experiment.watched import adopt_orphans, end_marked
+from fundoscope.experiment.watched import adopting_orphans, end_marked
 from fundoscope.experiment.workloads import Place
 from fundoscope.provenance import sha256_of
 
@@ -21,8 +21,8 @@ Lab = Callable[[Iterable[Task]], Iterator[Observation]]
 
 
 def here(tasks: Iterable[Task]) -> Iterator[Observation]:
-    adopt_orphans()
-    return map(measure, tasks)
+    with adopting_orphans():
+        yield from map(measure, tasks)
 
 
 def run(

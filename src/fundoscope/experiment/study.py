@@ -8,8 +8,8 @@ findings.json        from `study analyse`
 report.html          from `study report`
 """
 
+import csv
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,30 @@ class Study:
         """On every process of its trials."""
         return sha256_of(str(self.folder.resolve()).encode())[:16]
 
-    def machines(self) -> dict[str, Mapping[str, Any]]:
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """The facts of every machine that it was measured on, by digest."""
         found = {}
         for path in sorted((self.folder / "machines").glob("*.json")):
             try:
-                found[path.stem] = json.loads(path.read_bytes())
-            except ValueError:
-                raise FundoscopeError(f"{path} is damaged: it is not JSON", "restore it") from None
+                found[path.stem] = dict(json.loads(path.read_bytes()))
+            except (ValueError, TypeError):
+                hint = "restore it from where the study was measured, or take it out"
+                raise FundoscopeError(f"{path} does not describe a machine", hint) from None
         return found
+
+    def series(self, trial: str) -> list[dict[str, float]]:
+        """What was seen of a trial over time; empty where nothing was."""
+        path = self.folder / "series" / f"{trial}.csv"
+        if not path.is_file():
+            return []
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = csv.DictReader(file)
+                return [{name: float(cell) for name, cell in row.items() if cell} for row in rows]
+        except (ValueError, TypeError):
+            raise FundoscopeError(
+                f"{path} is damaged: it is no table of numbers", "restore it, or take it out"
+            ) from None
 
     def keep_machine(self, machine: Machine) -> None:
         path = self.folder / "machines" / f"{machine.digest}.json"

@@ -1,8 +1,8 @@
 """A process that is watched from its start to its end, and after which nothing is left running.
 
 It runs in a session of its own, with a mark in its environment that all it starts inherits; it is ended when we are,
-however we end. What it started is found by the tree, by the mark, and, in a process that called `adopt_orphans`, by
-having become our child.
+however we end. What it started is found by the tree, by the mark, and, within `adopting_orphans`, by having become
+our child.
 """
 
 import ctypes
@@ -12,8 +12,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -62,9 +62,14 @@ def watch(command: Command, mark: str, *, timeout_s: float, sample_s: float, gpu
     return Watched(status if ended else None, wall_s, cpu_s, sampler, last_words)
 
 
-def adopt_orphans() -> None:
-    """From now on, whatever our children abandon becomes our child."""
+@contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Meanwhile, whatever our children abandon becomes our child."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def end_marked(prefix: str) -> int:

@@ -175,6 +175,16 @@ def _compared(comparisons: Iterable[Comparison], metric: str, factor: str, most:
     return None
 
 
+def extremes(findings: Findings) -> list[str]:
+    """The names of the cells whose trials are worth a look: the least and the greatest for each level of a factor."""
+    metric, factors = response_of(findings), list(findings.design["factors"])
+    cells = measured_cells(findings, metric) if metric and factors else []
+    by_level: dict[str, list[CellFinding]] = {}
+    for found in sorted(cells, key=lambda found: found.readings[metric or ""].mean):
+        by_level.setdefault(str(found.cell.levels[factors[0]]), []).append(found)
+    return list(dict.fromkeys(some[i].cell.name for some in by_level.values() for i in (0, -1)))
+
+
 def answer(findings: Findings) -> list[str]:
     """The sentences at the top: what mattered, which cells to take, what it cost, what failed."""
     said = [_mattered(findings), _best(findings), _cost(findings), _failures(findings)]
