@@ -2,8 +2,10 @@
 
     python benchmarks/studies.py [--quick] [--parts overhead,large] [--framework pytorch]
 
-overhead  the same training as a bare script and inside a study (a sampler looking every second), in random order,
-          pair by pair: the ratio of an epoch's time, and the processor time of the sampler
+overhead  one training, watched and not watched in turns of some seconds, in random order: the ratio of an epoch's time.
+          In one process, because two processes of the same training differ by more than what is looked for
+processes the same training as a bare script and inside a study, pair by pair: for all there is, and so that it is seen
+          how much processes differ; with the processor time of the sampler
 large     a study of 100,000 outcomes, made up: `study analyse` and `study report`, seconds and peak memory
 """
 
@@ -16,8 +18,9 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -28,23 +31,40 @@ from fundoscope.experiment.environments import create, default_folder
 from fundoscope.experiment.machine import this_machine
 from fundoscope.experiment.measure import Task, measure
 from fundoscope.experiment.outcome import FORMAT, Failed, Measured, Ran, to_json
+from fundoscope.experiment.sampler import Sampler
 from fundoscope.experiment.workloads import Place, command_for
 from fundoscope.provenance import versions, write_json
 
 OUTCOMES = 100_000
+TURN_S = 4.0
+# A training that says when each epoch ended and how long it took.
+STAMPED = """
+import sys, time
+from fundoscope.experiment import cnn
+inner = cnn._epoch
+def stamped(*arguments):
+    found = inner(*arguments)
+    print(time.monotonic(), found.all_s, flush=True)
+    return found
+cnn._epoch = stamped
+job = cnn.CnnJob(sys.argv[1], "mnist", 32, "rede1", images=256, at_least_s=float(sys.argv[2]), data="drawn")
+cnn.run(job, seed=5, data_folder=None)
+"""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few repetitions: does it run, not how fast is it")
-    parser.add_argument("--parts", default="overhead,large")
+    parser.add_argument("--parts", default="overhead,processes,large")
     parser.add_argument("--framework", default="mxnet", help="the one that starts soonest, and varies least")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     arguments = parser.parse_args()
     parts = arguments.parts.split(",")
     found: dict[str, Any] = {"machine": this_machine().to_json()}
     if "overhead" in parts:
-        found["overhead"] = overhead(arguments.framework, pairs=2 if arguments.quick else 80)
+        found["overhead"] = overhead(arguments.framework, pairs=2 if arguments.quick else 75)
+    if "processes" in parts:
+        found["processes"] = processes(arguments.framework, pairs=2 if arguments.quick else 20)
     if "large" in parts:
         found["large"] = large(OUTCOMES // 50 if arguments.quick else OUTCOMES)
     print(json.dumps(found, indent=2))
@@ -54,7 +74,46 @@ def main() -> int:
 
 
 def overhead(framework: str, *, pairs: int) -> dict[str, Any]:
-    """Epochs after the first, of fresh processes; the bare ones are started and waited for by nobody but the shell."""
+    """A sampler looks at a running training every second for one turn of each pair."""
+    environment = create(framework, "cpu", default_folder())
+    command = [str(environment.python), "-c", STAMPED, framework, str(3 * pairs * TURN_S + 600)]
+    variables = os.environ | {"PYTHONPATH": str(environment.code)}
+    order, turns = random.Random(3), []
+    with TemporaryFile("w+") as said, subprocess.Popen(command, env=variables, stdout=said) as worker:
+        while not os.fstat(said.fileno()).st_size:  # the first epoch compiles
+            assert worker.poll() is None
+            time.sleep(0.1)
+        for _ in range(pairs):
+            for way in order.sample(["alone", "watched"], 2):
+                began = time.monotonic()
+                with Sampler(worker.pid, 1.0) if way == "watched" else nullcontext():
+                    time.sleep(TURN_S)
+                turns.append((way, began, time.monotonic()))
+        worker.terminate()
+        worker.wait()
+        said.seek(0)
+        lines = [line.split() for line in said if line.endswith("\n")]
+    epochs = np.array([[float(cell) for cell in line] for line in lines])
+    ratios = []
+    for first, second in zip(turns[::2], turns[1::2], strict=True):
+        seconds = {}
+        for way, began, ended in (first, second):
+            inside = (epochs[:, 0] - epochs[:, 1] >= began) & (epochs[:, 0] <= ended)
+            seconds[way] = float(np.median(epochs[inside, 1]))
+        ratios.append(seconds["watched"] / seconds["alone"])
+    return {"framework": framework, "turn_s": TURN_S, "epochs": len(epochs), **_ratio(ratios)}
+
+
+def _ratio(ratios: list[float]) -> dict[str, float]:
+    """Their geometric mean with its 95 % interval."""
+    logs = np.log(ratios)
+    half = float(stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
+    ends = {"ratio": logs.mean(), "low": logs.mean() - half, "high": logs.mean() + half}
+    return {"pairs": len(ratios)} | {name: float(np.exp(value)) for name, value in ends.items()}
+
+
+def processes(framework: str, *, pairs: int) -> dict[str, Any]:
+    """Epochs after the first, of fresh processes."""
     environments = default_folder()
     create(framework, "cpu", environments)
     factors = {"framework": (framework,)}
@@ -77,14 +136,9 @@ def overhead(framework: str, *, pairs: int) -> dict[str, Any]:
                 seconds[way] = statistics.median(readings["epoch_s"][1:])
             ratios.append(seconds["studied"] / seconds["bare"])
             print(f"pair {pair + 1}: {ratios[-1]:.4f}, sampler {sampler_percent[-1]:.3f} %", file=sys.stderr)
-    logs = np.log(ratios)
-    half = float(stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs)))
     return {
         "framework": framework,
-        "pairs": pairs,
-        "epoch_ratio": float(np.exp(logs.mean())),
-        "low": float(np.exp(logs.mean() - half)),
-        "high": float(np.exp(logs.mean() + half)),
+        **_ratio(ratios),
         "sampler_percent_of_a_processor": statistics.mean(sampler_percent),
         "sampler_percent_worst": max(sampler_percent),
     }

@@ -213,6 +213,19 @@ def test_a_misspelt_framework_or_factor_of_a_network_study_names_the_right_one(t
     assert not (tmp_path / "studies").exists()
 
 
+def test_data_that_are_not_there_are_an_error_before_anything_runs(tmp_path: Path) -> None:
+    text = (DESIGNS / "training-cost-small.toml").read_text().replace('data = "drawn"', 'data = "files"')
+    only = text.replace('["mxnet", "pytorch", "tensorflow"]', '["jax"]').replace('["cpu", "gpu"]', '["gpu"]')
+    (tmp_path / "x.toml").write_text(only.split("[prices]")[0])
+    network = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}  # there is none
+    found = study("run", "x.toml", "--data", "nothing", cwd=tmp_path, **network)
+    assert found.returncode == 2
+    assert "error: cifar10 could not be downloaded from" in found.stderr
+    assert "into " in found.stderr.splitlines()[-1]  # the hint says where to put it
+    assert not list(tmp_path.rglob("*.part"))
+    assert not list((tmp_path / "studies").rglob("series/*"))
+
+
 def test_another_design_of_the_same_name_is_refused(folder: Path) -> None:
     (folder / "other.toml").write_text(STUDY.replace("size = [1, 2]", "size = [1, 3]"))
     found = study("run", "other.toml", cwd=folder)

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -209,17 +210,13 @@ def _run(arguments: argparse.Namespace) -> Answer:
         if left and not arguments.on:
             set_up(study.design, environments, data, use={}, say=_say, strict=False)
         outcomes = list(bar(run(study, log, place, lab, retry=retry), total=len(left), label=study.design.name))
-    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
-    reasons: dict[str, int] = {}
-    for outcome in failed:
-        reasons[f"{outcome.kind}: {outcome.reason}"] = reasons.get(f"{outcome.kind}: {outcome.reason}", 0) + 1
-    before = len(study.design.trials) - len(left)
+    reasons = Counter(f"{outcome.kind}: {outcome.reason}" for outcome in outcomes if isinstance(outcome, Failed))
+    measured, before = len(outcomes) - reasons.total(), len(study.design.trials) - len(left)
     lines = [
-        f"{len(outcomes) - len(failed)} trials measured, {len(failed)} failed"
-        + (f"; {before} were done before" if before else ""),
+        f"{measured} trials measured, {reasons.total()} failed" + (f"; {before} were done before" if before else ""),
         *[f"  {count} × {reason}" for reason, count in reasons.items()],
     ]
-    values = {"study": str(study.folder), "measured": len(outcomes) - len(failed), "failed": reasons, "before": before}
+    values = {"study": str(study.folder), "measured": measured, "failed": dict(reasons), "before": before}
     return Answer(values, lines, shlex.join(["fundoscope", "study", "report", str(study.folder)]))
 
 

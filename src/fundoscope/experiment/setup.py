@@ -27,7 +27,8 @@ def set_up(
     say: Callable[[str], None],
     strict: bool = True,
 ) -> SetUp:
-    """`use`: framework -> an interpreter that has it. Not strict: what cannot be had is left for trials to fail by."""
+    """`use`: framework -> an interpreter that has it. Not strict: an environment that could not be made before is not
+    tried again. What this machine lacks is left for trials to fail by; data that nobody has are an error."""
     found = SetUp()
     wanted = environments_of(design)
     for framework in use:
@@ -46,7 +47,7 @@ def set_up(
             _lack(found, design, (framework, device), "no GPU")
         else:
             found.environments.append(environment)
-    found.data += _find_data(design, data, say, strict=strict)
+    found.data += _find_data(design, data, say)
     return found
 
 
@@ -66,7 +67,7 @@ def _lack(found: SetUp, design: Design, pair: tuple[str, str], why: str) -> None
     found.lacking[why] = found.lacking.get(why, 0) + len(cells)
 
 
-def _find_data(design: Design, folder: Path, say: Callable[[str], None], *, strict: bool) -> list[str]:
+def _find_data(design: Design, folder: Path, say: Callable[[str], None]) -> list[str]:
     """The pictures of every data set that is used, fetched or drawn where they are not there."""
     if design.workload == "referral":
         return _find_records(design, folder, say)
@@ -81,13 +82,7 @@ def _find_data(design: Design, folder: Path, say: Callable[[str], None], *, stri
             load(dataset, 32, folder, train=1, most_test=1)
         except FundoscopeError as absent:
             say(f"{absent.message}: fetching it into {folder}")
-            try:
-                fetch(dataset, folder)
-            except FundoscopeError as problem:
-                if strict:
-                    raise
-                say(f"{dataset}: {problem.message}")
-                continue
+            fetch(dataset, folder)
         lines.append(f"{dataset} in {folder}")
     return lines
 
