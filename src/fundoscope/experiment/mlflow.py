@@ -8,7 +8,6 @@
 Exporting again adds what is new and replaces what was tried again.
 """
 
-import csv
 import json
 import logging
 import os
@@ -164,17 +163,13 @@ class _Exporter:
         yield from self._system(outcome, started)
 
     def _system(self, outcome: Outcome, started: int) -> Iterator[_Point]:
-        path = self._study.folder / "series" / f"{outcome.trial.id}.csv"
-        if not path.exists():
-            return
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+        rows = self._study.series(outcome.trial.id)
         processors = self._machines.get(outcome.ran.machine, {}).get("processors", 1)
         for step, row in enumerate(rows[:: -(-len(rows) // MOST_SAMPLES) or 1]):
             for column, (name, scale) in SYSTEM.items():
-                if row.get(column):
-                    value = float(row[column]) * scale / (processors if column == "cpu_percent" else 1)
-                    yield _Point(name, value, started + round(1000 * float(row["at_s"])), step)
+                if column in row:
+                    value = row[column] * scale / (processors if column == "cpu_percent" else 1)
+                    yield _Point(name, value, started + round(1000 * row["at_s"]), step)
 
     def _log(self, run_id: str, parameters: dict[str, str], points: list[_Point]) -> None:
         from mlflow.entities import Metric, Param
