@@ -10,6 +10,7 @@ from fundoscope.config import build
 JOBS = {
     "cnn": "fundoscope.experiment.cnn:CnnJob",
     "referral": "fundoscope.experiment.referral:ReferralJob",
+    "invoke": "fundoscope.experiment.invoke:InvokeJob",
 }
 
 

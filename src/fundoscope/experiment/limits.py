@@ -82,6 +82,7 @@ def _make(limits: Limits, root: Path, membership: Path) -> Group:
     made: list[Path] = []
     try:
         for folder in dict.fromkeys((memory, cpu)):
+            _remove_left(folder.parent)
             folder.mkdir()
             made.append(folder)
         if memory == cpu:
@@ -114,6 +115,14 @@ def _parent(controller: str, root: Path, membership: Path) -> Path:
         with suppress(OSError):
             _write(root / "cgroup.subtree_control", f"+{controller}")
     return root
+
+
+def _remove_left(parent: Path) -> None:
+    """Groups of processes of ours that were killed before they could."""
+    for folder in parent.glob("fundoscope-*-*"):
+        pid = folder.name.split("-")[1]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            _remove(folder)
 
 
 def _remove(folder: Path) -> None:
