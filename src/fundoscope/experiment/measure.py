@@ -23,6 +23,7 @@ from fundoscope.experiment.watched import Watched, watch
 from fundoscope.experiment.workloads import Place, command_for
 
 MOST_READINGS_BYTES = 4 * 2**20
+LAST_LINES = 5  # of its words, in which a worker says what it died of
 BUSY = 0.1  # of a processor, used by others while a trial ran: more is said beside its outcome
 NO_SPACE = os.strerror(errno.ENOSPC)
 
@@ -110,8 +111,8 @@ def _outcome(task: Task, ran: Ran, watched: Watched, readings: Path, before: Cou
     if status < 0:
         return failed("crashed", f"it was ended by {_signal_name(-status)}")
     if status > 0:
-        last = words.rpartition("\n")[2]
-        if "MemoryError" in last or "out of memory" in last.lower():
+        # Not the very last alone: what a worker printed before may come out of its buffer after its complaint.
+        if any("MemoryError" in line or "out of memory" in line.lower() for line in words.splitlines()[-LAST_LINES:]):
             return failed("out of memory", f"it ended with status {status} for want of memory")
         if NO_SPACE in words:
             return failed("disk full", f"it ended with status {status}: {NO_SPACE.lower()}")
