@@ -98,10 +98,10 @@ def test_children_are_measured_with_their_parent(tmp_path: Path) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "it was ended by SIGSEGV", ""),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "crashed", "it was ended by SIGKILL", ""),
         (
-            "print('working'); raise MemoryError",
+            "import atexit; atexit.register(print, 'bye'); raise MemoryError",
             "out of memory",
             "it ended with status 1 for want of memory",
-            "MemoryError",
+            "MemoryError\nbye",
         ),
         (
             "open('/dev/full', 'w').write('x' * 99999)",
