@@ -25,6 +25,7 @@ COMMANDS = {
     "image": "image",
     "study": "study",
     "prices": "prices",
+    "published": "published",
     "report": "report",
 }
 
