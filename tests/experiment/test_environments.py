@@ -114,7 +114,7 @@ def test_what_pip_cannot_install_is_said_and_nothing_is_left(index, folder):
 
 def test_a_framework_that_does_not_start_is_said_and_nothing_is_left(index, folder):
     write_wheel(index, "mxnet", "1.9.1", {"mxnet/__init__.py": "raise OSError('libcuda.so.1 is not here')"})
-    with pytest.raises(FundoscopeError, match=r"mxnet does not start with .*: OSError: libcuda\.so\.1 is not here"):
+    with pytest.raises(FundoscopeError, match=r"installed and does not start: OSError: libcuda\.so\.1 is not here"):
         create("mxnet", "cpu", folder)
     assert [path for path in folder.iterdir() if path.is_dir()] == []
 
@@ -147,7 +147,7 @@ def test_an_interpreter_that_has_the_framework_is_adopted(folder):
 
 
 def test_an_interpreter_without_the_framework_is_not_adopted(folder):
-    with pytest.raises(FundoscopeError, match=r"mxnet does not start with .*: ModuleNotFoundError"):
+    with pytest.raises(FundoscopeError, match=r"mxnet was installed and does not start: ModuleNotFoundError"):
         adopt("mxnet", "cpu", Path(sys.executable), folder)
     assert listed(folder) == []
 

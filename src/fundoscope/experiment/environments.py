@@ -241,7 +241,7 @@ def _inspect(environment: Environment) -> dict[str, str]:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         hint = f"try `{environment.python} -c 'import {module}'`; it needs Python 3.11 or later and NumPy too"
-        raise FundoscopeError(f"{environment.framework} does not start with {environment.python}: {last}", hint)
+        raise FundoscopeError(f"{environment.framework} was installed and does not start: {last}", hint)
     versions: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return versions
 
