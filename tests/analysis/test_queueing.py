@@ -1,6 +1,7 @@
 """Closed forms against the tables of others.
 
-The tables of Rappaport, Gross and Harris, and Kleinrock are cited from memory, and agree with the code to every digit given.
+The tables of Rappaport, Gross and Harris, and Kleinrock are cited from memory, and agree with the code to every digit
+given.
 """
 
 from math import exp, inf

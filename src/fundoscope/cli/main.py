@@ -23,6 +23,7 @@ COMMANDS = {
     "conform": "conform",
     "screen": "screen",
     "image": "image",
+    "deploy": "deploy",
     "study": "study",
     "prices": "prices",
     "published": "published",
