@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fundoscope.analysis.advise import ProvisionedPrice, advise, parse_objective
+from fundoscope.analysis.advise import advise, parse_objective
+from fundoscope.analysis.month import ProvisionedPrice
 from fundoscope.analysis.options import Autoscaling, Batch, Latency, Option, RealTime, Serverless
 from fundoscope.analysis.prices import open_prices
 from fundoscope.analysis.simulate import simulate

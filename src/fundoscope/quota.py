@@ -15,7 +15,7 @@ UNLIMITED_BYTES = 2**60  # version 1 says "no limit" with a number near 2**63
 def cpu_quota(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float | None:
     """Processors' worth of time, such as 0.5; None: no limit."""
     found = []
-    for folder in _folders("cpu", root, membership):
+    for folder in groups("cpu", root, membership):
         limit, period = _fields(folder / "cpu.max") or (
             _fields(folder / "cpu.cfs_quota_us") + _fields(folder / "cpu.cfs_period_us") or ("max", "1")
         )
@@ -27,12 +27,27 @@ def cpu_quota(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float | None:
 def memory_limit_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
     """None: no limit but the host's memory."""
     found = []
-    for folder in _folders("memory", root, membership):
+    for folder in groups("memory", root, membership):
         for name in ("memory.max", "memory.limit_in_bytes"):
             (limit,) = _fields(folder / name) or ("max",)
             if limit != "max" and int(limit) < UNLIMITED_BYTES:
                 found.append(int(limit))
     return min(found, default=None)
+
+
+def throttled_s(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
+    """For how long our group's quota has held processes back, in all."""
+    return max((throttled_in(folder) for folder in groups("cpu", root, membership)), default=0.0)
+
+
+def throttled_in(folder: Path) -> float:
+    """The same of one group: microseconds in version 2, nanoseconds in version 1."""
+    try:
+        lines = [line.split() for line in (folder / "cpu.stat").read_text().splitlines()]
+    except OSError:
+        return 0.0
+    scales = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
+    return next((int(value) * scales[name] for name, value in lines if name in scales), 0.0)
 
 
 def cores() -> int:
@@ -45,7 +60,7 @@ def cores() -> int:
     return allowed if quota is None else max(1, min(allowed, ceil(quota)))
 
 
-def _folders(controller: str, root: Path, membership: Path) -> Iterator[Path]:
+def groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
     """Our group's folders and those above it, for this controller, as far as they can be seen from here."""
     try:
         lines = membership.read_text().splitlines()

@@ -9,13 +9,11 @@ import pytest
 from fundoscope.analysis.advise import (
     Advice,
     ArtefactGuard,
-    Estimate,
     Objective,
-    ProvisionedPrice,
     advise,
     parse_objective,
-    statistics_of,
 )
+from fundoscope.analysis.month import Estimate, ProvisionedPrice, statistics_of
 from fundoscope.analysis.options import Autoscaling, Batch, Latency, Option, RealTime, Serverless, every_way
 from fundoscope.analysis.prices import GB, open_prices
 from fundoscope.analysis.simulate import simulate

@@ -9,7 +9,7 @@ import pytest
 from measured_study import CPU, DESIGN, GPU, MACHINES, measured, ran, study, without_tensorflow_on_gpu, write
 
 from fundoscope.analysis.evidence import share_of_machine
-from fundoscope.analysis.table import METRICS, metric_of, open_table
+from fundoscope.analysis.table import metric_of, open_table
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.design import Design
 from fundoscope.experiment.outcome import Failed
@@ -165,8 +165,6 @@ def test_of_processors_those_count_that_a_trial_was_given(tmp_path: Path) -> Non
 )
 def test_the_unit_of_a_metric_is_in_its_name(name: str, unit: str) -> None:
     assert metric_of(name).unit == unit
-    if name in METRICS:
-        assert METRICS[name] == metric_of(name)
 
 
 def test_levels_are_found_whatever_their_type(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from fundoscope.analysis.thesis import (
     MOBILENET,
     REAL_TIME,
     RESULTS,
-    THESIS,
     VGG19,
     WARM,
     Cell,
@@ -29,6 +28,7 @@ from fundoscope.analysis.thesis import (
     said,
     thesis_results,
 )
+from fundoscope.analysis.thesis_exhibits import THESIS
 from fundoscope.analysis.thesis_statements import STATEMENTS, statements
 from fundoscope.analysis.thesis_verdicts import Number, agrees, judge
 from fundoscope.errors import FundoscopeError

@@ -10,7 +10,8 @@ from chromium import chromium
 from test_page import Page
 
 from fundoscope.analysis.summaries import summarise
-from fundoscope.analysis.thesis import COLD, MEMORY, MOBILENET, THESIS, WARM, Cell, thesis_results
+from fundoscope.analysis.thesis import COLD, MEMORY, MOBILENET, WARM, Cell, thesis_results
+from fundoscope.analysis.thesis_exhibits import THESIS
 from fundoscope.analysis.thesis_statements import statements
 from fundoscope.report.thesis import render, write_thesis_page
 

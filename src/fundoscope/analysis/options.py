@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fundoscope.deploy.endpoint import CONCURRENCY
 from fundoscope.errors import FundoscopeError
 
 Floats = NDArray[np.float64]
@@ -27,7 +28,6 @@ Floats = NDArray[np.float64]
 IDLE_S = 600.0
 START_S = 300.0
 SAFETY = 0.5  # of what an instance can do: half of it is its target, as AWS advises until measured otherwise
-MOST_AT_ONCE = 200  # SageMaker's limit for one serverless endpoint
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class Serverless:
     artefact: str = ""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_concurrency <= MOST_AT_ONCE:
-            problem = f"{self.max_concurrency} requests at once is not between 1 and {MOST_AT_ONCE}"
+        if self.max_concurrency not in CONCURRENCY:
+            problem = f"{self.max_concurrency} requests at once is not between {CONCURRENCY[0]} and {CONCURRENCY[-1]}"
             raise FundoscopeError(problem, "change max_concurrency")
         if not 0 <= self.provisioned_concurrency <= self.max_concurrency:
             problem = f"{self.provisioned_concurrency} containers kept ready is not between 0 and max_concurrency"

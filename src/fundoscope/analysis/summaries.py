@@ -51,14 +51,9 @@ class Ratio:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    y = np.asarray(values, np.float64)
-    n, mean = len(y), float(y.mean())
-    extremes = float(np.median(y)), float(y.min()), float(y.max())
-    if n < 2:
-        return Summary(n, mean, None, None, None, None, *extremes)
-    deviation = float(y.std(ddof=1))
-    half = float(stats.t.ppf(0.975, n - 1)) * deviation / sqrt(n)
-    return Summary(n, mean, mean - half, mean + half, deviation, deviation / mean if mean else None, *extremes)
+    (found,) = summarise_cells(np.asarray(values, np.float64), np.zeros(len(values), np.int64), 1)
+    assert found is not None
+    return found
 
 
 def summarise_cells(values: Floats, cell: Ints, cells: int) -> list[Summary | None]:

@@ -91,9 +91,6 @@ def metric_of(name: str) -> Metric:
     return Metric(name, LABELS.get(name, name.replace("_", " ")), unit)
 
 
-METRICS = {name: metric_of(name) for name in LABELS}
-
-
 @dataclass(frozen=True)
 class Table:
     """Rows are trials in the order they were run; `cell` is a place among `cells`."""

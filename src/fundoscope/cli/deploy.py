@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fundoscope.deploy.terraform import Terraform
 
 PRICES = "aws-sagemaker-us-east-1-2025-01-26"
-REQUESTS = 1000  # what is priced
 
 
 def add_commands(commands: Commands) -> None:
@@ -205,26 +204,30 @@ def _costs(
     serving: "Serverless | RealTime", prices: "PriceList", arguments: argparse.Namespace
 ) -> tuple[dict[str, float | None], list[str]]:
     """SageMaker's part of the bill, which is nearly all of it. What is not known is None."""
+    from fundoscope.analysis.inference_cost import as_billed, back_to_back, rented
     from fundoscope.deploy.endpoint import Serverless
 
     each = f"at {arguments.request_ms:g} ms"
     if isinstance(serving, Serverless):
         if prices.serverless is None:
             raise FundoscopeError(f"{prices.name} has no serverless prices", "see `fundoscope prices list`")
-        requests, moved_bytes = [arguments.request_ms] * REQUESTS, int(REQUESTS * arguments.request_kb * 1000)
-        busy = prices.serverless.usd(memory_gb=serving.memory_mb // 1024, request_ms=requests, moved_bytes=moved_bytes)
+        memory_gb, moved_bytes = serving.memory_mb // 1024, int(arguments.request_kb * 1000)
+        one = as_billed(
+            prices.serverless, memory_gb=memory_gb, processing_ms=[arguments.request_ms], moved_bytes=moved_bytes
+        )
+        busy = one.per_thousand
         idle = None if serving.provisioned_concurrency else 0.0
         each += f" and {arguments.request_kb:g} kB"
     else:
         machine = prices.instance(serving.instance_type)
-        idle = serving.count * machine.usd(up_s=3600)
-        busy = machine.usd(up_s=REQUESTS * arguments.request_ms / 1000)
+        idle = rented(machine, count=serving.count).usd
+        busy = back_to_back(machine, total_latency_s=arguments.request_ms / 1000).per_thousand
         each += ", one after another without a pause; part of the above"
     hourly = "not known, the list has no price for workers kept warm" if idle is None else f"{idle:.4f} USD an hour"
     elsewhere = "" if prices.region == arguments.region else f", not of {arguments.region}"
     lines = [
         f"idle: {hourly}",
-        f"{REQUESTS} requests: {busy:.4f} USD, {each}",
+        f"1000 requests: {busy:.4f} USD, {each}",
         f"prices of {prices.region}{elsewhere}, {prices.as_of}; alarms, logs and storage are not in them",
     ]
     return {"idle_usd_per_hour": idle, "usd_per_1000_requests": busy}, lines

@@ -57,10 +57,6 @@ class Environment:
         """The PYTHONPATH that a worker of this environment is given."""
         return self.folder / "code"
 
-    @property
-    def is_adopted(self) -> bool:
-        return self.name.endswith(f"-{ADOPTED}")
-
 
 def default_folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME", "")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fundoscope.errors import FundoscopeError
+from fundoscope.quota import MEMBERSHIP, ROOT, groups, throttled_in
 
-ROOT, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 PERIOD_US = 100_000
 MIB = 2**20
 
@@ -58,11 +58,7 @@ class Group:
 
     def throttled_s(self) -> float:
         """For how long processes had to wait for their next share of processor time."""
-        for line in _text(self.cpu / "cpu.stat").splitlines():
-            name, _, value = line.partition(" ")
-            if name in ("throttled_usec", "throttled_time"):
-                return int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
-        return 0.0
+        return throttled_in(self.cpu)
 
 
 @contextmanager
@@ -104,12 +100,8 @@ def _make(limits: Limits, root: Path, membership: Path) -> Group:
 
 def _parent(controller: str, root: Path, membership: Path) -> Path:
     """Below our own group where that may have children: what holds us then holds what we start."""
-    lines = [line.split(":", 2) for line in _text(membership).splitlines()]
-    for _, controllers, path in lines:
-        if controller in controllers.split(","):
-            mount = next((m for m in (root / controllers, root / controller) if m.is_dir()), root / controller)
-            own = mount / path.lstrip("/")
-            return own if own.is_dir() else mount
+    if any(controller in line.split(":")[1].split(",") for line in _text(membership).splitlines()):
+        return next(groups(controller, root, membership), root / controller)
     # Version 2: a group that has processes may not have limited children, except the root.
     if controller not in _text(root / "cgroup.subtree_control").split():
         with suppress(OSError):

@@ -10,7 +10,7 @@ from typing import Any
 
 from fundoscope.experiment.gpu import Gpu, open_gpus
 from fundoscope.provenance import sha256_of
-from fundoscope.quota import cpu_quota
+from fundoscope.quota import cpu_quota, throttled_s
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -76,21 +76,13 @@ class Counters:
         user, nice, system, _idle, _waiting, interrupts, soft, stolen, *_ = map(int, _text("/proc/stat").split()[1:11])
         busy_s = (user + nice + system + interrupts + soft) / TICKS
         killed = next((line.split()[1] for line in _text("/proc/vmstat").splitlines() if line[:9] == "oom_kill "), "0")
-        return cls(busy_s, stolen / TICKS, _throttled_s(), int(killed), processor_joules())
+        return cls(busy_s, stolen / TICKS, throttled_s(), int(killed), processor_joules())
 
 
 def processor_joules(root: Path = Path("/sys/class/powercap")) -> float | None:
     """Of whole processors (RAPL); readable by root, and hardly ever in a virtual machine."""
     texts = [_text(f"{folder}/energy_uj") for folder in root.glob("intel-rapl:*") if folder.name.count(":") == 1]
     return sum(int(text) for text in texts) / 1e6 if texts and all(texts) else None
-
-
-def _throttled_s() -> float:
-    for path, scale in (("/sys/fs/cgroup/cpu.stat", 1e-6), ("/sys/fs/cgroup/cpu/cpu.stat", 1e-9)):
-        for line in _text(path).splitlines():
-            if line.startswith(("throttled_usec", "throttled_time")):
-                return int(line.split()[1]) * scale
-    return 0.0
 
 
 def _text(path: str) -> str:

@@ -10,23 +10,22 @@ import logging
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.machine import Machine, this_machine
 from fundoscope.experiment.measure import Observation, Task, measure
 from fundoscope.experiment.outcome import Failed, FailureKind, Ran
+from fundoscope.experiment.ray_cluster import alive_nodes, connected, import_ray, running_here
 from fundoscope.experiment.runner import Lab
 from fundoscope.experiment.watched import LAST_WORDS, adopting_orphans
 from fundoscope.provenance import versions
@@ -34,9 +33,6 @@ from fundoscope.provenance import versions
 LOOK_S = 1.0  # between two looks at which nodes there are
 MOST_LOSSES = 3
 MOST_STARTS = 3  # of actors on one node that never came up
-# What Ray would do to trials unless told not to: run them at low priority, end them before the kernel would.
-PLAIN = {"worker_niceness": 0, "memory_monitor_refresh_ms": 0}
-STORE_BYTES = 100 * 2**20  # observations are small
 
 
 def on_ray(address: str, *, per_node: int = 1) -> Lab:
@@ -46,13 +42,13 @@ def on_ray(address: str, *, per_node: int = 1) -> Lab:
     scheme, _, where = address.partition("://")
     if scheme != "ray" or address == "ray://":
         raise FundoscopeError(f"--on cannot be '{address}'", "use ray, ray://auto or ray://HOST:PORT")
-    at = _running_here() if where in ("", "auto") else where
-    _import_ray(loopback=not at or at.startswith(("127.", "localhost:")))
+    at = running_here() if where in ("", "auto") else where
+    import_ray(loopback=not at or at.startswith(("127.", "localhost:")))
 
     def lab(tasks: Iterable[Task]) -> Iterator[Observation]:
         left = iter(tasks)
         for first in left:  # no cluster for nothing
-            with _connected(where, at):
+            with connected(where, at):
                 yield from _observe(chain([first], left), per_node, first.study)
 
     return lab
@@ -103,7 +99,7 @@ class _Crew:
 
     def recruit(self) -> None:
         """As many actors as there should be on every node that there is."""
-        nodes = _alive_nodes()
+        nodes = alive_nodes()
         self._benches = [bench for bench in self._benches if bench.node in nodes]
         for node in nodes:
             if len(self._refusals.get(node, [])) < MOST_STARTS:
@@ -264,88 +260,6 @@ def _undo_ray() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with suppress(KeyError, OSError):  # only a superuser may raise it
         os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, int(os.environ["RAY_RAYLET_PID"])))
-
-
-@contextmanager
-def _connected(where: str, at: str) -> Iterator[None]:
-    """To a cluster, or to one of our own; as we found it afterwards."""
-    import ray
-
-    if ray.is_initialized():  # the caller's
-        yield
-        return
-    on_term = signal.getsignal(signal.SIGTERM)
-    # Beside where Ray keeps its sockets, whose paths must be short; and unlike there, nothing is left.
-    beside = os.environ.get("RAY_TMPDIR", "/tmp")
-    with TemporaryDirectory(prefix="ray-", dir=beside, ignore_cleanup_errors=True) as folder:
-        try:
-            _connect(where, at, folder)
-            with suppress(ValueError):  # Ray puts its own in place; not from other threads
-                signal.signal(signal.SIGTERM, on_term)
-            yield
-        finally:
-            ray.shutdown()
-
-
-def _connect(where: str, at: str, folder: str) -> None:
-    import ray
-
-    address: str | None
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if where == "auto" and not at:
-        raise FundoscopeError(
-            "no Ray cluster is running here", "run `ray start --head`, or use --on ray: it starts one"
-        )
-    if at:
-        _check_reachable(at)
-        address = f"ray://{at}" if at == where else None  # None: found as we did, with the token that is its own
-    else:
-        address = "local"
-        options |= {"include_dashboard": False, "_metrics_export_port": -1}
-        options |= {"_system_config": PLAIN, "object_store_memory": STORE_BYTES, "_temp_dir": folder}
-    try:
-        ray.init(address, **options)
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, ImportError) as problem:
-        what = str(problem).strip().partition("\n")[0]
-        hint = "use the same Python and Ray here as there; `ray status` there says how it is"
-        raise FundoscopeError(f"the Ray cluster cannot be used: {what}", hint) from None
-
-
-def _check_reachable(at: str) -> None:
-    """Ray itself takes minutes to find that nobody is there."""
-    host, _, port = at.removeprefix("ray://").rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, ValueError) as problem:
-        hint = "give the address of a head, as ray://HOST:10001; `ray stop` forgets a cluster that ran here"
-        raise FundoscopeError(f"no Ray cluster answers at {at}: {problem}", hint) from None
-
-
-def _running_here() -> str:
-    """The address, found where `ray.init` looks by its documentation: set by somebody, or left by `ray start`."""
-    if address := os.environ.get("RAY_ADDRESS"):
-        return address
-    with suppress(OSError):
-        return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster").read_text().strip()
-    return ""
-
-
-def _import_ray(*, loopback: bool) -> None:
-    # Both are read when Ray is imported. The second is how Ray is told not to listen on the network, on any system.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if loopback:
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    try:
-        import ray  # noqa: F401
-    except ImportError:
-        raise FundoscopeError("Ray is not installed here", "pip install 'fundoscope[ray]'") from None
-
-
-def _alive_nodes() -> list[str]:
-    """Those that offer processors: a head that only coordinates is started with none."""
-    import ray
-
-    return [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
 
 
 def _kill(bench: _Bench) -> None:

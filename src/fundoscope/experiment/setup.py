@@ -36,9 +36,7 @@ def set_up(
             raise FundoscopeError(f"no cell needs '{framework}'", "leave that --use out")
     for framework, device in wanted:
         try:
-            if not strict and (why := why_not(framework, device, environments)):
-                raise FundoscopeError(why)  # tried before: `study setup` tries again
-            environment = _environment(framework, device, environments, use, say)
+            environment = _environment(framework, device, environments, use, say, again=strict)
         except FundoscopeError as problem:
             say(f"{framework} on the {device.upper()}: {problem.message}")
             _lack(found, design, (framework, device), problem.message)
@@ -52,14 +50,17 @@ def set_up(
 
 
 def _environment(
-    framework: str, device: str, folder: Path, use: Mapping[str, str], say: Callable[[str], None]
+    framework: str, device: str, folder: Path, use: Mapping[str, str], say: Callable[[str], None], *, again: bool
 ) -> Environment | None:
     if device == "gpu" and not this_machine().gpus:
         return None
     if framework in use:
         return adopt(framework, device, Path(use[framework]), folder)
-    existing = find(framework, device, folder)
-    return existing or create(framework, device, folder, say=say)
+    if existing := find(framework, device, folder):
+        return existing
+    if not again and (why := why_not(framework, device, folder)):
+        raise FundoscopeError(why)  # tried before; `study setup` tries again
+    return create(framework, device, folder, say=say)
 
 
 def _lack(found: SetUp, design: Design, pair: tuple[str, str], why: str) -> None:

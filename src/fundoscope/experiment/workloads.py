@@ -2,6 +2,7 @@
 
 cnn       train a small network with one of four frameworks: the methodology paper's forty-eight scenarios
 referral  train the referral network by a recipe of ours: the first paper's ten runs
+invoke    ask a server that runs under the limits of a serverless worker: the thesis's first experiment
 command   any command of yours: what is in braces is replaced by levels and settings, which are in its environment too
 """
 

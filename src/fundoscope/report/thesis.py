@@ -15,16 +15,17 @@ from fundoscope.analysis import thesis
 from fundoscope.analysis.inference_cost import as_billed, as_thesis, break_even_requests_per_hour, rented
 from fundoscope.analysis.prices import PriceList, open_prices
 from fundoscope.analysis.summaries import Summary
-from fundoscope.analysis.thesis import EXHIBITS, RESULTS, Cell, Value, beside, regenerate, thesis_results
+from fundoscope.analysis.thesis import RESULTS, Cell, Value, beside, regenerate, thesis_results
+from fundoscope.analysis.thesis_exhibits import EXHIBITS
 from fundoscope.analysis.thesis_statements import statements
 from fundoscope.analysis.thesis_verdicts import TOLERANCE, Judged, Verdict
 from fundoscope.provenance import sha256_file, write_whole
-from fundoscope.report import study_tables as tables
+from fundoscope.report import tables
 from fundoscope.report.drawing import BLUE, MUTED, ORANGE
 from fundoscope.report.study import light_palette
 from fundoscope.report.study_drawing import SMALL_IN, Picture, charted, level_axis, slug, value_axis
-from fundoscope.report.study_tables import Column, Entry, text
 from fundoscope.report.study_words import places_of, rounded
+from fundoscope.report.tables import Column, Entry, text
 from fundoscope.report.template import fill
 
 Ours = Mapping[Cell, Summary]
