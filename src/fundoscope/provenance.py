@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,16 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_whole(path: Path, data: bytes) -> None:
     """All of the file or none of it, whatever kills us meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_bytes(data)
-    part.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as problem:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        hint = "make room, or choose a place that you may write to"
+        raise FundoscopeError(f"{path} cannot be written: {problem.strerror}", hint) from None
 
 
 @contextmanager

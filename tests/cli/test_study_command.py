@@ -182,6 +182,7 @@ def test_a_wrong_study_is_refused_in_one_sentence_before_anything_runs(
     [
         (("run", "nothing.toml"), "there is no file nothing.toml"),
         (("report", "nowhere"), "nowhere is not a study that was run"),
+        (("report", "studies/ways", "--out", "/proc/page.html"), "/proc/page.html cannot be written: "),
         (("analyse", "studies/ways", "--metric", "wrok_s"), "there is no metric in this study called 'wrok_s'"),
         (
             ("analyse", "studies/ways", "--prices", "azure", "--machine", "F4s_v2"),
