@@ -193,10 +193,7 @@ def _claim(out: Path, parameters: dict[str, int]) -> None:
             raise FundoscopeError(f"{out} already holds another drawing ({told})", "name another folder, or remove it")
     elif (out / "images").exists() or (out / "labels.csv").exists():
         raise FundoscopeError(f"{out} already holds photographs that were not drawn", "name another folder")
-    try:
-        write_json(note, parameters)
-    except OSError as problem:
-        raise FundoscopeError(f"cannot write to {out}: {problem.strerror}", "name another folder") from None
+    write_json(note, parameters)
 
 
 def _read_note(note: Path) -> dict[str, Any]:
