@@ -135,6 +135,12 @@ def test_it_answers_with_the_published_keys_and_our_grading(stack: Stack, savedm
     assert answer["requestLatency"] == pytest.approx(answer["timings_ms"]["total"] / 1000, abs=1e-5)
 
 
+def test_boto3s_address_leads_to_the_same_answer(stack: Stack, photo: bytes) -> None:
+    status, body, _ = stack.send("POST", "/endpoints/dr-vgg19/invocations", photo, Content_Type="image/png")
+    assert (status, json.loads(body)["predictions"]) == (200, pytest.approx(stack.grade(photo)["predictions"]))
+    assert stack.send("POST", "/endpoints/a/b/invocations", photo, Content_Type="image/png")[0] == 404
+
+
 def test_ping_is_empty(stack: Stack) -> None:
     status, body, _ = stack.send("GET", "/ping")
     assert (status, body) == (200, b"")

@@ -2,13 +2,17 @@
 
 GET  /ping                   200, empty, once a photograph has been answered
 POST /invocations            a photograph, or several as JSON -> Grading
+POST /endpoints/NAME/invocations   the same, where boto3's sagemaker-runtime client looks for it
 GET  /execution-parameters   for batch transform
 GET  /metrics                Prometheus
 GET  /openapi.json
 GET, POST /models …          where the server holds several models (multi-model)
+GET, POST /v2 …              the Open Inference Protocol, for KServe
+What other platforms name by environment variables is answered where they say: docs/platforms.md.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -34,6 +38,7 @@ from fundoscope.serve.service import Service
 
 def create_app(service: Service) -> Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]:
     """The ASGI application around `service`."""
+    routes = _routes(service)
 
     async def app(scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,20 +46,20 @@ def create_app(service: Service) -> Callable[[Mapping[str, Any], Receive, Send],
         began = time.perf_counter()
         request = request_of(scope, receive)
         try:
-            answer = await _answered(service, request)
+            answer = await _answered(service, routes, request)
         except Disconnected:
             return
         if service.settings.log_requests:
-            log("request", method=request.method, route=_shown(request.path), status=answer.status, began=began)
+            log("request", method=request.method, route=_shown(request.path, routes), status=answer.status, began=began)
         await send_answer(send, answer)
 
     return app
 
 
-async def _answered(service: Service, request: Request) -> Answer:
+async def _answered(service: Service, routes: "Routes", request: Request) -> Answer:
     """Whatever happens, an answer that says so."""
     try:
-        return await _route(service, request)(service, request)
+        return await _route(service, routes, request)(service, request)
     except Refusal as refusal:
         return refused(refusal)
     except (Disconnected, asyncio.CancelledError):
@@ -69,16 +74,25 @@ async def _answered(service: Service, request: Request) -> Answer:
         return refused(Refusal(500, "the server failed on this request", "the server's log says where"))
 
 
-def _route(service: Service, request: Request) -> Route:
-    methods = ROUTES.get(request.path)
-    if methods is None and service.settings.multi_model:
-        methods = model_routes(request.path)
+def _route(service: Service, routes: "Routes", request: Request) -> Route:
+    methods = routes.get(request.path) or _more_routes(service, request.path)
     if methods is None:
         raise Refusal(404, "there is nothing here", "post photographs to /invocations")
     if request.method not in methods:
         allowed = ", ".join(methods)
         raise Refusal(405, f"{request.method} is not for this address", f"use {allowed}", {"allow": allowed})
     return methods[request.method]
+
+
+def _more_routes(service: Service, path: str) -> dict[str, Route] | None:
+    """Of the addresses that have a name in them."""
+    if ENDPOINT.fullmatch(path):
+        return ROUTES["/invocations"]
+    if path == "/v2" or path.startswith("/v2/"):
+        from fundoscope.serve import open_inference
+
+        return open_inference.routes(path)
+    return model_routes(path) if service.settings.multi_model else None
 
 
 async def _ping(service: Service, _: Request) -> Answer:
@@ -90,7 +104,7 @@ async def _metrics(service: Service, _: Request) -> Answer:
         {"model": name, "digest": g.artefact.digest, "format": g.artefact.format, "precision": g.artefact.precision}
         for name, _, g in service.models
     ]
-    text = service.metrics.text(artefacts)
+    text = service.metrics.text(artefacts, service.container.start_s)
     return Answer(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -115,7 +129,14 @@ async def _invocations(service: Service, request: Request) -> Answer:
     return await invoke(service, request, ONLY)
 
 
-ROUTES: dict[str, dict[str, Route]] = {
+async def _predict(service: Service, request: Request) -> Answer:
+    from fundoscope.serve.vertex import predict
+
+    return await predict(service, request)
+
+
+Routes = dict[str, dict[str, Route]]
+ROUTES: Routes = {
     "/ping": {"GET": _ping},
     "/invocations": {"POST": _invocations},
     "/execution-parameters": {"GET": _execution_parameters},
@@ -124,5 +145,22 @@ ROUTES: dict[str, dict[str, Route]] = {
 }
 
 
-def _shown(path: str) -> str:
-    return path if path in ROUTES else "/models" if path.startswith("/models") else "other"
+# InvokeEndpoint's own address, and what it allows as a name (API reference of the SageMaker runtime).
+ENDPOINT = re.compile(r"/endpoints/[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}/invocations")
+
+
+def _routes(service: Service) -> Routes:
+    """Ours, and those that the platform has named."""
+    settings, routes = service.settings, {path: dict(methods) for path, methods in ROUTES.items()}
+    if settings.health_route:
+        routes.setdefault(settings.health_route, {})["GET"] = _ping
+    if settings.predict_route:
+        routes.setdefault(settings.predict_route, {})["POST"] = _predict
+    return routes
+
+
+def _shown(path: str, routes: Routes) -> str:
+    """For the log: of what a caller sent, only what we know already."""
+    if path in routes:
+        return path
+    return next((name for name in ("/models", "/endpoints", "/v2") if path.startswith(name)), "other")

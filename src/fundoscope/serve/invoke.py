@@ -1,10 +1,9 @@
 """One invocation: what may be sent, what is answered, what is refused. Every one is counted by what became of it."""
 
 import base64
-import binascii
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fundoscope.data.photo import UnreadablePhoto
@@ -30,12 +29,21 @@ SEND = "send one photograph as image/jpeg, image/png or image/tiff, or several a
 ATTRIBUTES, ATTRIBUTES_LENGTH = "x-amzn-sagemaker-custom-attributes", 1024
 
 
+Outcomes = list[Grading | UnreadablePhoto]
+Handler = Callable[[Service, Request, str], Awaitable[Answer]]
+
+
 async def invoke(service: Service, request: Request, model: str) -> Answer:
     """The answer of `model`, by name."""
+    return await counted(service, request, model, _invoke)
+
+
+async def counted(service: Service, request: Request, model: str, handler: Handler) -> Answer:
+    """What `handler` answers, in whichever platform's words."""
     service.metrics.gauge("fundoscope_in_flight", 1)
     status = 500
     try:
-        answer = await _invoke(service, request, model)
+        answer = await handler(service, request, model)
         status = answer.status
         return answer
     except Refusal as refusal:
@@ -47,7 +55,6 @@ async def invoke(service: Service, request: Request, model: str) -> Answer:
 
 
 async def _invoke(service: Service, request: Request, model: str) -> Answer:
-    began = time.perf_counter()
     several = request.content_type == JSON
     if not several and request.content_type not in (*PHOTO_TYPES, ""):
         raise Refusal(415, f"{request.content_type[:80]} is not a kind of photograph", SEND)
@@ -55,21 +62,33 @@ async def _invoke(service: Service, request: Request, model: str) -> Answer:
     if form is None:
         raise Refusal(406, "none of the kinds of answer you accept is given here", f"accept {JSON}")
     attributes = _attributes(request)
+    if several:
+        outcomes = await graded(service, request, model, lambda body: photographs(body, service.settings.queue))
+    else:
+        outcomes = await graded(service, request, model, lambda body: [body])
+    return _written(service, outcomes, form, several=several, headers=attributes)
+
+
+async def graded(service: Service, request: Request, model: str, read: Callable[[bytes], list[bytes]]) -> Outcomes:
+    """Every photograph that `read` finds in the body, within the server's limits. One alone that is none: a refusal."""
+    began = time.perf_counter()
     size_bytes = min(request.content_length or service.settings.payload_bytes, service.settings.payload_bytes)
     service.hold(size_bytes)
     try:
         body = await read_body(request, limit_bytes=service.settings.payload_bytes, arriving=service.arriving)
-        photos = _photographs(body, service.settings.queue) if several else [body]
+        photos = read(body)
         grader = await service.grader(model)
-        outcomes = await service.grade(grader, photos, began=began)
+        found = await service.grade(grader, photos, began=began)
     finally:
         service.let_go(size_bytes)
-    for problem in outcomes:
-        if isinstance(problem, Exception) and not isinstance(problem, UnreadablePhoto):
-            raise problem
-        if isinstance(problem, UnreadablePhoto) and (not several or len(outcomes) == 1):
-            raise Refusal(400, problem.message, problem.hint or SEND)
-    return _written(outcomes, form, several=several, headers=attributes)
+    outcomes: Outcomes = []
+    for outcome in found:
+        if isinstance(outcome, UnreadablePhoto) and len(found) == 1:
+            raise Refusal(400, outcome.message, outcome.hint or SEND)
+        if not isinstance(outcome, Grading | UnreadablePhoto):
+            raise outcome
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _attributes(request: Request) -> dict[str, str]:
@@ -83,7 +102,7 @@ def _attributes(request: Request) -> dict[str, str]:
     return {ATTRIBUTES: value}
 
 
-def _photographs(body: bytes, most: int) -> list[bytes]:
+def photographs(body: bytes, most: int) -> list[bytes]:
     """Photographs sent as JSON: {"photographs": ["<base64>", …]}, or {"instances": [{"b64": "<base64>"}, …]}."""
     form = '{"photographs": ["<base64 of a JPEG>", …]}'
     try:
@@ -91,31 +110,35 @@ def _photographs(body: bytes, most: int) -> list[bytes]:
         texts = table["photographs"] if "photographs" in table else [one["b64"] for one in table["instances"]]
         if not isinstance(texts, list) or not texts:
             raise TypeError
-        if len(texts) > most:
-            raise Refusal(413, f"there are {len(texts)} photographs in the request", f"send at most {most} at a time")
-        return [base64.b64decode(text.encode(), validate=True) for text in texts]
-    except binascii.Error:
-        raise Refusal(400, "a photograph in the request is not base64", f"send {form}") from None
+        return decoded(texts, most, form)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise Refusal(400, "the JSON holds no photographs", f"send {form}") from None
 
 
-def _written(
-    outcomes: list[Grading | UnreadablePhoto | Exception], form: str, *, several: bool, headers: Mapping[str, str]
-) -> Answer:
-    rows = [_row(outcome) for outcome in outcomes]
+def decoded(texts: list[str], most: int, form: str) -> list[bytes]:
+    """Photographs in base64, not more than `most`. Raises what is no text as it comes."""
+    if len(texts) > most:
+        raise Refusal(413, f"there are {len(texts)} photographs in the request", f"send at most {most} at a time")
+    try:
+        return [base64.b64decode(text.encode(), validate=True) for text in texts]
+    except ValueError:  # of base64, or of half a character
+        raise Refusal(400, "a photograph in the request is not base64", f"send {form}") from None
+
+
+def _written(service: Service, outcomes: Outcomes, form: str, *, several: bool, headers: Mapping[str, str]) -> Answer:
+    rows = [row(outcome) for outcome in outcomes]
+    container = service.container.answered()
     if form == JSON:
-        value = {"gradings": rows, "predictions": [row.get("predictions") for row in rows]} if several else rows[0]
-        return json_answer(value, headers=headers)
+        value = {"gradings": rows, "predictions": [one.get("predictions") for one in rows]} if several else rows[0]
+        return json_answer(value | {"container": container}, headers=headers)
     if form == JSON_LINES:
-        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        lines = [json.dumps(one, ensure_ascii=False) for one in rows]
     else:
-        lines = [",".join(f"{p:.7g}" for p in row.get("predictions", ())) for row in rows]
+        lines = [",".join(f"{p:.7g}" for p in one.get("predictions", ())) for one in rows]
     return Answer(200, ("\n".join(lines) + "\n").encode(), form, headers)
 
 
-def _row(outcome: Grading | UnreadablePhoto | Exception) -> dict[str, Any]:
+def row(outcome: Grading | UnreadablePhoto) -> dict[str, Any]:
     if isinstance(outcome, Grading):
         return outcome.to_json()
-    assert isinstance(outcome, UnreadablePhoto)  # all others were raised
     return {"error": outcome.message, "hint": outcome.hint}

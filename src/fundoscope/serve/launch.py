@@ -15,8 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 from fundoscope.errors import FundoscopeError
+from fundoscope.serve.container import Container, Origin
 from fundoscope.serve.log import log
-from fundoscope.serve.metrics import Board
+from fundoscope.serve.metrics import Board, Metrics
 from fundoscope.serve.port import BACKLOG, FairSocket, bind
 from fundoscope.serve.settings import Settings
 
@@ -37,6 +38,7 @@ def serve(settings: Settings) -> int:
 class Supervisor:
     def __init__(self, settings: Settings, listening: socket.socket) -> None:
         self._settings, self._listening = settings, listening
+        self._origin = Origin.of_this_process(settings.image)
         self._board = Board(settings.processes)
         self._workers: dict[int, int] = {}  # process -> row of the board
         self._stopping = 0.0  # since when
@@ -46,7 +48,7 @@ class Supervisor:
 
     def run(self) -> int:
         for row in range(self._settings.processes):
-            self._start(row)
+            self._start(row, self._origin.began)
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGALRM, self._kill)
@@ -66,10 +68,10 @@ class Supervisor:
             log("worker replaced", status=code)
             self._board.reset_gauges(row)
             self._board.replaced()
-            self._start(row)
+            self._start(row, time.monotonic())
         return status if status >= 0 else 1
 
-    def _start(self, row: int) -> None:
+    def _start(self, row: int, since: float) -> None:
         pid = os.fork()
         if pid:
             self._workers[pid] = row
@@ -79,7 +81,9 @@ class Supervisor:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
                 signal.signal(number, signal.SIG_DFL)
             os.close(self._held)
-            status = work(self._settings, self._listening, self._board, row, self._lifeline)
+            container = Container(self._origin, since)
+            metrics = Metrics(self._board, row)
+            status = work(self._settings, self._listening, metrics, container, self._lifeline)
         except FundoscopeError as problem:
             sys.stderr.write(f"error: {problem.message}\n" + (f"hint: {problem.hint}\n" if problem.hint else ""))
             status = BAD_USAGE
@@ -111,20 +115,21 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
 
 
-def work(settings: Settings, listening: socket.socket, board: Board, row: int, lifeline: int) -> int:
+def work(settings: Settings, listening: socket.socket, metrics: Metrics, container: Container, lifeline: int) -> int:
     """The worker: answer on `listening` until told to stop; its exit status."""
-    return asyncio.run(_work(settings, listening, board, row, lifeline))
+    return asyncio.run(_work(settings, listening, metrics, container, lifeline))
 
 
-async def _work(settings: Settings, listening: socket.socket, board: Board, row: int, lifeline: int) -> int:
+async def _work(
+    settings: Settings, listening: socket.socket, metrics: Metrics, container: Container, lifeline: int
+) -> int:
     began, port = time.monotonic(), listening.getsockname()[1]
     from fundoscope.serve.app import create_app
-    from fundoscope.serve.metrics import Metrics
     from fundoscope.serve.service import Service
 
-    service = Service(settings, Metrics(board, row))
+    service = Service(settings, metrics, container)
     # The model opens in a thread while the web server is still being imported.
-    loading = asyncio.ensure_future(_load(service, began))
+    loading = asyncio.ensure_future(_load(service))
     await asyncio.sleep(0)
     server = _server(create_app(service), service)
     asyncio.get_running_loop().add_reader(lifeline, setattr, server, "should_exit", True)
@@ -147,12 +152,11 @@ async def _work(settings: Settings, listening: socket.socket, board: Board, row:
     return 0
 
 
-async def _load(service: Any, began: float) -> None:
-    service.metrics.start_seconds["imported"] = time.monotonic() - began
+async def _load(service: Any) -> None:
+    service.container.ended("import")
     if service.settings.load == "first-request" or service.settings.multi_model:
         return
     await service.load()
-    service.metrics.start_seconds["ready"] = time.monotonic() - began
 
 
 def _server(app: Any, service: Any) -> Any:

@@ -44,7 +44,7 @@ ABOUT = {
     "fundoscope_seconds": ("histogram", "Seconds of a photograph's way through the server, by phase."),
     "fundoscope_batch_photographs": ("histogram", "Photographs predicted together."),
     "fundoscope_workers_replaced_total": ("counter", "Workers that crashed or got stuck, and were replaced."),
-    "fundoscope_start_seconds": ("gauge", "Seconds from the start of the worker to the end of each phase."),
+    "fundoscope_start_seconds": ("gauge", "Seconds that each phase of the worker's start took."),
     "fundoscope_artefact_info": ("gauge", "The artefact being served."),
     "process_resident_memory_bytes": ("gauge", "Resident memory of the worker that answers this."),
 }
@@ -83,7 +83,6 @@ class Metrics:
 
     def __init__(self, board: Board, worker: int = 0) -> None:
         self._board, self._row = board, board.row(worker)
-        self.start_seconds: dict[str, float] = {}
 
     def request(self, status: int) -> None:
         self._row[PLACE["fundoscope_requests_total", (("status", str(status)),)]] += 1
@@ -118,14 +117,14 @@ class Metrics:
         self._row[sum_place] += value
         self._row[sum_place + 1] += 1
 
-    def text(self, artefacts: Iterable[Mapping[str, str]]) -> str:
-        """The exposition format, version 0.0.4."""
+    def text(self, artefacts: Iterable[Mapping[str, str]], start_s: Mapping[str, float] | None = None) -> str:
+        """The exposition format, version 0.0.4. `start_s`: seconds by phase of this worker's start."""
         samples, below = [], 0.0
         for (name, labels), value in zip(CELLS, self._board.totals(), strict=True):
             below = below + value if name.endswith("_bucket") else 0.0
             samples.append((name, labels, below if name.endswith("_bucket") else value))
         samples.append(("fundoscope_workers_replaced_total", (), self._board.workers_replaced))
-        samples += [("fundoscope_start_seconds", (("phase", p),), s) for p, s in self.start_seconds.items()]
+        samples += [("fundoscope_start_seconds", (("phase", p),), s) for p, s in (start_s or {}).items()]
         samples += [("fundoscope_artefact_info", tuple(artefact.items()), 1) for artefact in artefacts]
         samples.append(("process_resident_memory_bytes", (), resident_bytes()))
         lines, described = [], set()

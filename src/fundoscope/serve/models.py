@@ -1,8 +1,9 @@
 """The models a server holds: one, or as many as its memory allows, loaded and unloaded by name (multi-model)."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from fundoscope.artefact.artefact import Artefact, usable
@@ -17,6 +18,7 @@ ONLY = ""  # the name of the model of a server that holds one
 # Resident memory of an open model over its file: weights are kept once more, rearranged for the processor, and a
 # prediction needs room. Measured with ONNX Runtime: MobileNet 3 to 4 times 13 MB, VGG19 2.3 times 80 MB.
 MEMORY_PER_BYTE, MEMORY_BYTES = 2.5, 30 * MB
+RUNTIME = {"onnx": "onnxruntime", "savedmodel": "tensorflow"}  # what opening an artefact imports, and most of its time
 PIXELS_BYTES = 10  # to decode one pixel, at the worst (data/decode.py), whole photographs of 100 million are 1 GB
 
 
@@ -32,12 +34,15 @@ class NoMemory(MemoryError):  # noqa: N818
     """Another model would not fit."""
 
 
-def open_grader(folder: Path, settings: Settings) -> Grader:
-    """The artefact in `folder`, its bytes checked while the runtime opens them."""
+def open_grader(folder: Path, settings: Settings, imported: Callable[[], None] = lambda: None) -> Grader:
+    """The artefact in `folder`, its bytes checked while the runtime is imported (then `imported`) and opens them."""
     artefact = usable(Artefact.open(folder, verify=False), unsafe=settings.unsafe)
     found: list[Exception] = []
     check = threading.Thread(target=_check, args=(artefact, found), daemon=True)
     check.start()  # hashing lets go of Python's lock, and so does the runtime
+    if artefact.format in RUNTIME:  # the others are refused below
+        import_module(RUNTIME[artefact.format])
+    imported()
     threads = settings.predict_threads
     grader = Grader(
         artefact,
@@ -87,7 +92,7 @@ class Models:
     def __iter__(self) -> Iterator[tuple[str, Path, Grader]]:
         return iter([(name, self._folders[name], grader) for name, grader in sorted(self._graders.items())])
 
-    def load(self, name: str, folder: Path) -> Grader:
+    def load(self, name: str, folder: Path, imported: Callable[[], None] = lambda: None) -> Grader:
         """Open and warm up. Raises AlreadyLoaded, NoMemory, or FundoscopeError where it is not an artefact."""
         with self._lock:
             if name in self._folders:
@@ -95,7 +100,7 @@ class Models:
             self._folders[name] = folder
         try:
             self._check_memory(folder)
-            grader = open_grader(folder, self._settings)
+            grader = open_grader(folder, self._settings, imported)
             if name != ONLY:  # the service warms its only model up itself
                 grader.warm_up()
                 give_back_memory()

@@ -31,7 +31,8 @@ PACKAGES = ("gunicorn", "uvicorn_worker", "fastapi", "tensorflow", "keras")
 PING_S = 1.5  # SageMaker waits for 2: better a 503 than nothing
 DRAIN_S = {"nginx": 20.0, "gunicorn": 5.0}  # one after the other: SIGKILL follows SIGTERM after 30 s
 
-# As published, but for: paths of its own, the port, the body limit (5 MB), the read timeout (1200 s), and its answers.
+# As published, but for: paths of its own, the port, the body limit (5 MB), the read timeout (1200 s), its answers, and
+# the address that boto3 calls.
 NGINX = """\
 {user}worker_processes 1;
 daemon off;
@@ -58,6 +59,7 @@ http {{
     proxy_set_header Host $http_host;
     proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
     proxy_redirect off;
+    rewrite ^/endpoints/[a-zA-Z0-9-]+/invocations$ /invocations;
     location = /ping {{ proxy_pass http://gunicorn; proxy_read_timeout {ping_ms}ms; }}
     location = /invocations {{ proxy_pass http://gunicorn; proxy_read_timeout {timeout_ms}ms; }}
     location / {{ return 404; }}

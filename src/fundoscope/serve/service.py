@@ -9,6 +9,7 @@ from typing import Any
 
 from fundoscope.artefact.runtime import give_back_memory
 from fundoscope.data.photo import UnreadablePhoto
+from fundoscope.serve.container import Container
 from fundoscope.serve.grading import Grader, Grading
 from fundoscope.serve.http import Refusal
 from fundoscope.serve.line import Busy, Line, Place
@@ -25,8 +26,8 @@ IN_HAND = 8  # requests' worth of the largest body that may be held in memory at
 class Service:
     """One worker's state. All of it is touched on the event loop only."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        self.settings, self.metrics = settings, metrics
+    def __init__(self, settings: Settings, metrics: Metrics, container: Container) -> None:
+        self.settings, self.metrics, self.container = settings, metrics, container
         self.models = Models(settings)
         self.line = Line(
             threads=settings.line_threads,
@@ -43,13 +44,14 @@ class Service:
         self.arriving: set[asyncio.Timeout] = set()  # bodies that are being received
         self.stuck = asyncio.Event()  # a prediction never came back: this process should be replaced
         self._loading: asyncio.Future[Any] | None = None
+        self._warming: asyncio.Future[Any] | None = None  # kept, or it may be collected before it is done
         self._held_bytes = 0
         # Loading a model, and whatever else would hold up the event loop, one at a time.
         self.aside = ThreadPoolExecutor(1, thread_name_prefix="aside")
 
     @property
     def healthy(self) -> bool:
-        """Whether /ping says yes: warm, or as published, before anything is loaded."""
+        """Whether /ping says yes: warm; serverless, open; or as published, before anything is loaded."""
         early = self.settings.load == "first-request" or self.settings.multi_model
         return (self.ready.is_set() or early) and not self.draining and not self.stuck.is_set()
 
@@ -61,17 +63,42 @@ class Service:
 
     async def _load(self) -> None:
         loop = asyncio.get_running_loop()
+        self.container.resume()  # at the first request: since the server was up
         try:
-            grader = await loop.run_in_executor(self.aside, self.models.load, ONLY, self.settings.model)
+            grader = await loop.run_in_executor(self.aside, self._open)
         finally:
             self._opened.set()
-        if self._waiting:  # a photograph that is here already warms the model up as well as ours would
+        self.container.ended("import")  # of the web server, where that took longer than the model
+        if self.settings.platform == "serverless":
+            # A container is started there because somebody waits, whose photograph comes as soon as /ping says yes.
+            self.ready.set()
+            self._warming = asyncio.ensure_future(self._warm_up(grader, expected=True))
+            self._warming.add_done_callback(self._warmed)
+            return
+        await self._warm_up(grader, expected=self._waiting > 0)
+        self.ready.set()
+
+    async def _warm_up(self, grader: Grader, *, expected: bool) -> None:
+        """`expected`: a caller's photograph is here or coming, and warms the model up as well as ours would."""
+        if expected:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._answered.wait(), PATIENCE_S)
+            self.container.resume()
         if not self._answered.is_set():
-            await loop.run_in_executor(self.aside, grader.warm_up)
-        self.ready.set()
+            await asyncio.get_running_loop().run_in_executor(self.aside, grader.warm_up)
+            self.container.ended("warm_up")
         self.aside.submit(give_back_memory)  # nobody waits for it
+
+    def _warmed(self, warming: "asyncio.Future[Any]") -> None:
+        """A model that opens and cannot answer: no longer healthy, and the log says why."""
+        if not warming.cancelled() and warming.exception() is not None:
+            self.ready.clear()
+            _report(warming)
+
+    def _open(self) -> Grader:
+        grader = self.models.load(ONLY, self.settings.model, imported=lambda: self.container.ended("import"))
+        self.container.ended("load")
+        return grader
 
     async def grader(self, name: str = ONLY) -> Grader:
         if name == ONLY and not self._opened.is_set():
@@ -128,8 +155,10 @@ class Service:
         if any(place.given_up for place in places):
             raise self._too_late(places)
         outcomes = [self._outcome(place) for place in places]
-        if any(isinstance(outcome, Grading) for outcome in outcomes):
-            self._answered.set()
+        for grading in outcomes:
+            if isinstance(grading, Grading):
+                self.container.predicted(grading.timings_ms)
+                self._answered.set()
         return outcomes
 
     def _outcome(self, place: Place) -> Grading | UnreadablePhoto | Exception:

@@ -36,6 +36,9 @@ class Settings:
     models_root: Path = Path("/opt/ml/models")
     unsafe: bool = False
     log_requests: bool = False
+    health_route: str = ""  # another address for /ping, where the platform names one
+    predict_route: str = ""  # the address that Vertex AI asks for predictions
+    image: str | None = None  # digest or reference of the container's image, for the answers to say
 
     @property
     def payload_bytes(self) -> int:
