@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pins for one environment: `make lock` writes them anew. They name no index: pip uses yours.
 INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: demo test check bench nightly test-backends test-frameworks test-studies docs lock clean
+.PHONY: demo test check lint check-infra bench nightly test-backends test-frameworks test-studies docs lock clean
 
 demo: .venv/.run
 	$(BIN)/fundoscope demo
@@ -12,11 +12,31 @@ demo: .venv/.run
 test: .venv/.dev
 	$(BIN)/python -m pytest
 
-check: .venv/.dev
+check: lint check-infra
+
+lint: .venv/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# infra/ as Terraform writes it, valid, and by the rules of a policy scanner, which needs neither Terraform nor an account.
+ifeq ($(shell command -v terraform),)
+check-infra: .venv-scan/.scan
+	@echo "terraform is not installed: infra/ was not validated"
+else
+check-infra: .venv-scan/.scan build/infra/.valid
+	terraform fmt -check -recursive infra
+endif
+	.venv-scan/bin/checkov --directory infra --config-file infra/.checkov.yaml
+
+# Validated in a copy, and again once a file has changed: the provider is large, and slow to start.
+PLUGINS := $(firstword $(wildcard $(FUNDOSCOPE_TF_PLUGINS) /opt/tf-plugins /usr/local/share/terraform/plugins))
+build/infra/.valid: $(shell find infra -type f -not -path '*/.terraform*')
+	rm -rf build/infra && mkdir -p build && cp -r infra build/infra
+	@if terraform -chdir=build/infra init -input=false $(PLUGINS:%=-plugin-dir=%) >build/infra/init.log 2>&1; \
+	then terraform -chdir=build/infra validate && touch $@; \
+	else echo "terraform cannot get the AWS provider (build/infra/init.log): infra/ was not validated"; fi
 
 bench: .venv/.dev
 	for bench in $$(grep -l __main__ benchmarks/*.py); do $(BIN)/python $$bench --quick || exit 1; done
@@ -56,6 +76,12 @@ test-studies: .venv-studies/.studies
 	$(call INSTALL,.venv-backends) --no-deps --no-build-isolation -e .
 	touch $@
 
+# The scanner's requirements are older than ours.
+.venv-scan/.scan: requirements/scan.txt
+	$(PYTHON) -m venv .venv-scan
+	$(call INSTALL,.venv-scan) -r requirements/scan.txt
+	touch $@
+
 .venv-studies/.studies: requirements/studies.txt pyproject.toml
 	$(PYTHON) -m venv .venv-studies
 	$(call INSTALL,.venv-studies) -r requirements/studies.txt
@@ -64,11 +90,11 @@ test-studies: .venv-studies/.studies
 
 LOCK = uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header --no-annotate --python-version 3.11
 lock:
-	for name in run dev backends studies; do \
+	for name in run dev backends studies scan; do \
 	  $(LOCK) --no-emit-package fundoscope requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	# What goes into images is held to its sha256; lean and build list all they need themselves.
 	for name in lean build; do $(LOCK) --generate-hashes --no-deps containers/$$name.in -o containers/$$name.txt || exit 1; done
 	for name in full reduced; do $(LOCK) --generate-hashes containers/$$name.in -o containers/$$name.txt || exit 1; done
 
 clean:
-	rm -rf .venv .venv-backends .venv-studies .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-backends .venv-studies .venv-scan .mypy_cache .ruff_cache .pytest_cache

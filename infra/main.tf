@@ -28,14 +28,15 @@ provider "aws" {
   }
 
   default_tags {
-    tags = { fundoscope = var.prefix }
+    tags = { fundoscope = var.prefix, fundoscope-deployment = var.deployment }
   }
 }
 
 module "bucket" {
-  source   = "./modules/bucket"
-  prefix   = var.prefix
-  tls_only = !local.elsewhere
+  source     = "./modules/bucket"
+  prefix     = var.prefix
+  deployment = var.deployment
+  tls_only   = !local.elsewhere
 }
 
 module "registry" {
@@ -62,7 +63,7 @@ module "endpoint" {
   model_data         = "s3://${module.bucket.name}/artefacts/${var.endpoint.artefact_digest}/model.tar.gz"
   serverless         = var.endpoint.serverless
   real_time          = var.endpoint.real_time
-  environment        = merge(var.endpoint.environment, { FUNDOSCOPE_IMAGE = var.endpoint.image_digest })
+  environment        = var.endpoint.environment
   latency_alarm_ms   = var.endpoint.latency_alarm_ms
   alarm_topic_arn    = var.endpoint.alarm_topic_arn
   log_retention_days = var.endpoint.log_retention_days

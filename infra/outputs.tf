@@ -25,6 +25,7 @@ output "endpoint" {
     variant         = module.endpoint[0].variant
     alarms          = module.endpoint[0].alarms
     autoscaled      = module.endpoint[0].autoscaled
+    environment     = module.endpoint[0].environment
     artefact_digest = var.endpoint.artefact_digest
     image_digest    = var.endpoint.image_digest
   }

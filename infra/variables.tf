@@ -13,6 +13,16 @@ variable "region" {
   type        = string
 }
 
+variable "deployment" {
+  description = "Drawn once for each deployment, and a tag of all its parts: by it `destroy` knows what is its own."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[0-9a-f]{8}$", var.deployment))
+    error_message = "A deployment is told from others by eight hexadecimal digits."
+  }
+}
+
 variable "aws_endpoint" {
   description = "Address of an emulator of AWS; null for AWS."
   type        = string

@@ -20,18 +20,19 @@ mock_provider "aws" {
     }
   }
   mock_resource "aws_s3_bucket" {
-    defaults = { id = "ana-artefacts-1", arn = "arn:aws:s3:::ana-artefacts-1" }
+    defaults = { id = "ana-01234567-1", arn = "arn:aws:s3:::ana-01234567-1" }
   }
 }
 
 variables {
-  prefix = "ana"
-  region = "us-east-1"
+  prefix     = "ana"
+  deployment = "01234567"
+  region     = "us-east-1"
 }
 
 run "first_there_is_only_a_place_to_bring_things_to" {
   assert {
-    condition     = output.endpoint == null && output.bucket == "ana-artefacts-1" && output.repository == "ana-server"
+    condition     = output.endpoint == null && output.bucket == "ana-01234567-1" && output.repository == "ana-server"
     error_message = "without an endpoint there should be a bucket and a repository, and no endpoint"
   }
 }
@@ -51,8 +52,15 @@ run "serverless" {
     error_message = "the image should be named by its digest"
   }
   assert {
-    condition     = output.endpoint.model_data == "s3://ana-artefacts-1/artefacts/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/model.tar.gz"
+    condition     = output.endpoint.model_data == "s3://ana-01234567-1/artefacts/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/model.tar.gz"
     error_message = "the artefact should be named by its digest"
+  }
+  assert {
+    condition = output.endpoint.environment == tomap({
+      FUNDOSCOPE_PLATFORM = "serverless"
+      FUNDOSCOPE_IMAGE    = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+    })
+    error_message = "the container should be told its image's digest"
   }
   assert {
     condition     = toset(output.endpoint.alarms) == toset(["ana-errors", "ana-latency", "ana-concurrency"])
@@ -104,6 +112,19 @@ run "an_image_for_x86_is_refused_on_graviton" {
       image_digest    = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
       architecture    = "x86-64"
       real_time       = { instance_type = "ml.m6g.xlarge", count = 1 }
+    }
+  }
+  expect_failures = [var.endpoint]
+}
+
+run "an_image_for_arm64_is_refused_elsewhere" {
+  command = plan
+  variables {
+    endpoint = {
+      artefact_digest = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+      image_digest    = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+      architecture    = "arm64"
+      serverless      = { memory_mb = 2048, max_concurrency = 5 }
     }
   }
   expect_failures = [var.endpoint]

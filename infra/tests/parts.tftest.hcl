@@ -21,6 +21,10 @@ run "bucket" {
     source = "./modules/bucket"
   }
 
+  variables {
+    deployment = "01234567"
+  }
+
   assert {
     condition     = one(aws_s3_bucket_versioning.artefacts.versioning_configuration).status == "Enabled"
     error_message = "the bucket should be versioned"
@@ -43,8 +47,8 @@ run "bucket" {
     error_message = "connections that are not encrypted should be refused"
   }
   assert {
-    condition     = aws_s3_bucket.artefacts.bucket_prefix == "ana-artefacts-"
-    error_message = "the bucket's name should begin with the prefix"
+    condition     = aws_s3_bucket.artefacts.bucket_prefix == "ana-01234567-"
+    error_message = "the bucket's name should say what it belongs to"
   }
 }
 
@@ -65,7 +69,7 @@ run "role" {
   }
 
   variables {
-    bucket_arn     = "arn:aws:s3:::ana-artefacts-1"
+    bucket_arn     = "arn:aws:s3:::ana-01234567-1"
     key_prefix     = "artefacts"
     repository_arn = "arn:aws:ecr:us-east-1:123456789012:repository/ana-server"
     endpoint_names = ["ana"]
@@ -73,8 +77,8 @@ run "role" {
 
   assert {
     condition = toset(flatten([for s in jsondecode(aws_iam_role_policy.endpoint.policy).Statement : s.Resource])) == toset([
-      "arn:aws:s3:::ana-artefacts-1/artefacts/*",
-      "arn:aws:s3:::ana-artefacts-1",
+      "arn:aws:s3:::ana-01234567-1/artefacts/*",
+      "arn:aws:s3:::ana-01234567-1",
       "arn:aws:ecr:us-east-1:123456789012:repository/ana-server",
       "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/ana:*",
       "*",

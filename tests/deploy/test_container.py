@@ -26,6 +26,8 @@ from fundoscope.deploy.engines import ENGINES, choose_engine, why_not
 from fundoscope.deploy.image import VARIANTS, Image, Wanted, build_image, find_source
 from fundoscope.deploy.sizes import PUBLISHED
 from fundoscope.errors import FundoscopeError
+from fundoscope.experiment.invoke import InvokeJob, run
+from fundoscope.experiment.unavailable import Unavailable
 from fundoscope.serve.grading import Grader
 
 PLATFORM = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}.get(platform.machine(), "")
@@ -183,6 +185,21 @@ def test_any_user_without_rights_can_run_it_and_sigterm_ends_it(
         status, took_s = container.stop()
     assert status == 0
     assert took_s < 30
+
+
+@pytest.mark.usefixtures("podman")
+def test_a_study_asks_it_cold_under_a_worker_s_limits(image: Image, artefact: Artefact) -> None:
+    job = InvokeJob(str(artefact.folder), "cold", f"image:{image.wanted.tag}", memory_mb=512, requests=2)
+    found = run(job, seed=1, data_folder=None)
+    assert (found["requests"], found["not_cold"], found["errors"]) == (2, 0, 0)
+    assert found["artefact_digest"] == artefact.digest
+    assert found["cpus"] == pytest.approx(512 / 1769)
+    assert found["latency_s"] > found["import_s"] + found["load_s"] > 0
+
+
+def test_an_image_that_is_not_there_cannot_be_measured(artefact: Artefact) -> None:
+    with pytest.raises(Unavailable, match="there is no image nowhere/none|neither docker nor podman"):
+        run(InvokeJob(str(artefact.folder), endpoint="image:nowhere/none"), seed=1, data_folder=None)
 
 
 def _encoded(pixels: np.ndarray, kind: str) -> bytes:

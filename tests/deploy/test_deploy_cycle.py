@@ -1,361 +1,259 @@
-"""The cloud, without an account: real terraform and real boto3 against moto's server on this machine.
+"""The cloud, without an account: real terraform and real boto3, from a plan to nothing, against an AWS on this machine.
 
-moto keeps what it is told and runs no container: what an endpoint would answer is told it too.
+Whatever can go wrong on the way does so here: two at once, killed, not allowed, no quota, rolled back in silence. One
+test, because each of terraform's commands starts a provider of 707 MB: some ten seconds, whatever it then does.
 """
 
-import argparse
-import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
+import psutil
 import pytest
+from small_artefact import (
+    deploy_here,
+    grader,
+    make_artefact,
+    make_image,
+    make_model,
+    put_image,
+    tell,
+    unanswered,
+    variant,
+)
 from terraform_here import plugins_or_skip
 
-from fundoscope.artefact.artefact import GRADES, NOTICE, Artefact, Input, ModelFile, OperatingPoint, Output, write
-from fundoscope.cli import deploy
 from fundoscope.cli.command import Answer
-from fundoscope.data.draw import draw_eye
-from fundoscope.data.gradability import GradabilityRule
-from fundoscope.data.photo import Preparation, encode_png
-from fundoscope.deploy.cloud import Cloud, exists, push, upload, verify
-from fundoscope.deploy.endpoint import Endpoint, LocalImage, read_image
+from fundoscope.deploy.aws import Cloud
+from fundoscope.deploy.parts import exists
+from fundoscope.deploy.terraform import Terraform
 from fundoscope.errors import FundoscopeError
-from fundoscope.provenance import sha256_file, write_json
 
-pytest.importorskip("boto3", reason="boto3 is not installed: nothing about the cloud was tried")
-pytest.importorskip("moto", reason="moto is not installed: nothing about the cloud was tried")
-REGION = "us-east-1"
-PHOTO = b"\x89PNG\r\n\x1a\n"  # as far as moto cares: bytes that are no text
-
-
-@pytest.fixture(scope="module")
-def aws() -> Iterator[str]:
-    """The address of an AWS of our own, empty at first."""
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("aws_double.py"))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
-        finally:
-            server.terminate()
+BUDGET_S, DEADLINE_S = 240.0, 60.0
+CYCLE = (
+    "plan",
+    "apply, again, without an image",
+    "apply",
+    "verify",
+    "apply, updated",
+    "destroy",
+)  # when nothing is wrong
+BUSY = "another command is at work on this deployment"
 
 
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Invented ones; nothing of this machine's own is read."""
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+class Clock:
+    """What each step took, for benchmarks/RESULTS.md."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.seconds[step] = time.monotonic() - began
+
+    def __str__(self) -> str:
+        lines = [f"{seconds:6.1f} s  {step}" for step, seconds in self.seconds.items()]
+        return "\n".join(["", *lines, f"{sum(self.seconds.values()):6.1f} s  in all"])
 
 
-@pytest.fixture
-def cloud(aws: str) -> Iterator[Cloud]:
-    with Cloud(REGION, aws) as cloud:
-        yield cloud
+def _until(condition: Any) -> Any:
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)  # between two looks; the condition, not the clock, ends the wait
+    return found
 
 
-def _artefact(folder: Path, model: bytes) -> Artefact:
-    """One that can be deployed, though no server would open it: its model is these bytes."""
-    folder.mkdir()
-    (folder / "model.onnx").write_bytes(model)
-    shape = (None, 64, 64, 3)
-    return write(
-        Artefact(
-            folder=folder,
-            version=1,
-            digest="",
-            format="onnx",
-            precision="float32",
-            files=(ModelFile("model.onnx", len(model), sha256_file(folder / "model.onnx")),),
-            input=Input("photograph", "uint8", shape, Preparation(64), GradabilityRule()),
-            output=Output("probabilities", "ordinal", (None, 5), GRADES),
-            referral_from=2,
-            operating_points=(OperatingPoint("high_sensitivity", 0.3, 0.95, "sensitivity"),),
-            scores={},
-            drawn=True,
-            notice=NOTICE,
-            origin={},
-            parity=None,
-            export={},
-        )
-    )
+def _terraform_in(folder: Path) -> psutil.Process | None:
+    for process in psutil.process_iter(["name", "cwd"]):
+        if process.info["name"] == "terraform" and process.info["cwd"] == str(folder):
+            return process
+    return None
 
 
-def _put_image(cloud: Cloud, repository: str, content: str, tag: str) -> str:
-    """As an engine's push would leave it; the registry's digest."""
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-        "config": {"digest": f"sha256:{content * 64}", "size": 1},
-        "layers": [],
-    }
-    put = cloud.ecr.put_image(repositoryName=repository, imageManifest=json.dumps(manifest), imageTag=tag)
-    return str(put["image"]["imageId"]["imageDigest"])
+def _is_free(folder: Path) -> bool:
+    """What was killed is gone, with its locks: that takes it a moment."""
+    with suppress(FundoscopeError), Terraform(folder).alone():
+        return True
+    return False
 
 
-def _will_answer(aws: str, **answer: Any) -> None:
-    results = {"results": [{"Body": json.dumps(answer), "ContentType": "application/json"}]}
-    body = json.dumps(results).encode()
-    headers = {"Content-Type": "application/json"}
-    with urlopen(Request(f"{aws}/moto-api/static/sagemaker/endpoint-results", body, headers)) as said:
-        assert said.status == 201
+def _killed_on_the_way(aws: str, arguments: list[object], folder: Path) -> None:
+    """An apply whose process is killed, and then its terraform, which had gone on: with a repository just made."""
+    tell(aws, action="CreateRepository")
+    command = [sys.executable, "-m", "fundoscope.cli.main", "deploy", "apply", *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ours:
+        _until(lambda: unanswered(aws) == ["CreateRepository"])
+        with pytest.raises(FundoscopeError, match=BUSY):
+            deploy_here("apply", *arguments)
+        ours.kill()
+    terraform = _terraform_in(folder)
+    assert terraform
+    with pytest.raises(FundoscopeError, match=BUSY):
+        deploy_here("apply", *arguments)
+    os.killpg(terraform.pid, signal.SIGKILL)
+    _until(lambda: _is_free(folder))
 
 
-def _deploy(*arguments: object) -> Answer:
-    """As on the command line."""
-    parser = argparse.ArgumentParser()
-    deploy.add_commands(parser.add_subparsers())
-    parsed = parser.parse_args(["deploy", *map(str, arguments)])
-    answer: Answer = parsed.run(parsed)
-    return answer
+def _somebody_else(aws: str, cloud: Cloud, artefact: Path, folder: Path) -> Answer:
+    """At the same AWS, under another name: machines with another processor, no quota for them, and away again."""
+    image = make_image(folder / "image", "e", "linux/arm64")
+    place = ["--name", "bia", "--deployments", folder, "--plugins", plugins_or_skip()]
+    with pytest.raises(FundoscopeError, match="has no image sha256:f"):
+        deploy_here("apply", artefact, *place, "--aws-endpoint", aws, "--image", "sha256:" + "f" * 64)
+    put_image(cloud, "bia-server", image)
+    limit = "The account-level service limit 'ml.c7g.xlarge for endpoint usage' is 0 Instances, with 0 in use."
+    tell(aws, action="CreateEndpoint", code="ResourceLimitExceeded", message=limit)
+    machines = ["--aws-endpoint", aws, "--image", folder / "image", "--instance", "ml.c7g.xlarge"]
+    with pytest.raises(FundoscopeError, match="this account may have no more: ml.c7g.xlarge for endpoint usage"):
+        deploy_here("apply", artefact, *place, *machines)
+    return deploy_here("destroy", *place)
 
 
-def _photo(path: Path, index: int) -> Path:
-    path.write_bytes(encode_png(draw_eye(5, index, size=64).pixels))
-    return path
-
-
-def test_plan_apply_verify_update_destroy(aws: str, cloud: Cloud, tmp_path: Path) -> None:
-    plugins = plugins_or_skip()
-    first, second = (_artefact(tmp_path / name, name.encode()) for name in ("first", "second"))
-    image = LocalImage("fundoscope:lean", "sha256:" + "c" * 64, "linux/amd64", "podman")
-    write_json(tmp_path / "image" / "image.json", vars(image))
+def test_a_deployment_from_a_plan_to_nothing(
+    aws: str, cloud: Cloud, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugins, clock = plugins_or_skip(), Clock()
+    first, second = make_artefact(tmp_path / "first", grader()), make_artefact(tmp_path / "second", grader(2.0))
+    broken = make_artefact(tmp_path / "broken", b"no server opens this")
+    image, arm_image = make_image(tmp_path / "image", "c"), make_image(tmp_path / "arm", "d", "linux/arm64")
     place = ["--name", "ana", "--deployments", tmp_path / "up", "--plugins", plugins]
-    options = [*place, "--image", tmp_path / "image", "--aws-endpoint", aws]
+    options = [*place, "--aws-endpoint", aws, "--image", tmp_path / "image"]
 
-    planned = _deploy("plan", first.folder, *options, "--memory-mb", 2048)
+    with clock("plan"):
+        planned = deploy_here("plan", first.folder, *options, "--memory-mb", 2048)
     kinds = [change["kind"] for change in planned.values["changes"]]
     assert {change["action"] for change in planned.values["changes"]} == {"create"}
-    assert len(kinds) == 15  # and at AWS a policy for encrypted connections, which moto's are not
+    assert len(kinds) == 15  # and at AWS a policy for encrypted connections, which these are not
     assert {"aws_s3_bucket", "aws_ecr_repository", "aws_iam_role", "aws_sagemaker_endpoint"} <= set(kinds)
     assert planned.values["costs"]["idle_usd_per_hour"] == 0
     assert cloud.s3.list_buckets()["Buckets"] == []
 
-    # The image is not there, and cannot be pushed to moto: an apply that stops half way.
-    with pytest.raises(FundoscopeError, match="has no image sha256:d"):
-        _deploy("apply", first.folder, *place, "--aws-endpoint", aws, "--image", "sha256:" + "d" * 64)
-    bucket = cloud.s3.list_buckets()["Buckets"][0]["Name"]
-    assert bucket.startswith("ana-artefacts-")
+    with clock("apply, killed"):
+        _killed_on_the_way(aws, [first.folder, *options], tmp_path / "up" / "ana")
+    assert exists(cloud, "aws_ecr_repository", "ana-server")
+    assert '"ana-server"' not in (tmp_path / "up" / "ana" / "terraform.tfstate").read_text()
+
+    # The same again goes on from there, as far as it can: no image can be pushed to moto.
+    with clock("apply, again, without an image"), pytest.raises(FundoscopeError, match="has no image sha256:d"):
+        deploy_here("apply", first.folder, *place, "--aws-endpoint", aws, "--image", "sha256:" + "d" * 64)
+    (bucket,) = [bucket["Name"] for bucket in cloud.s3.list_buckets()["Buckets"]]
+    assert re.fullmatch("ana-[0-9a-f]{8}-[0-9]+", bucket)
     assert cloud.s3.get_bucket_versioning(Bucket=bucket)["Status"] == "Enabled"
+    assert len(cloud.iam.list_roles()["Roles"]) == 1
     assert cloud.sagemaker.list_endpoints()["Endpoints"] == []
 
-    # The same again goes on from there.
-    digest = _put_image(cloud, "ana-server", "c", image.registry_tag)
-    applied = _deploy("apply", first.folder, *options, "--memory-mb", 2048)
+    digest = put_image(cloud, "ana-server", image)
+    denied = "User: arn:aws:iam::1:user/ana is not authorized to perform: sagemaker:CreateEndpointConfig on resource: x"
+    tell(aws, action="CreateEndpointConfig", code="AccessDeniedException", message=denied)
+    with clock("apply, not allowed"), pytest.raises(FundoscopeError, match="not allowed sagemaker:CreateEndpointConf"):
+        deploy_here("apply", first.folder, *options, "--memory-mb", 2048)
+
+    with clock("apply"):
+        applied = deploy_here("apply", first.folder, *options, "--memory-mb", 2048)
     assert applied.values["image"].endswith(f"ana-server@{digest}")
     assert applied.values["model_data"] == f"s3://{bucket}/artefacts/{first.digest}/model.tar.gz"
     assert applied.next == f"fundoscope deploy verify --name ana --deployments {tmp_path / 'up'}"
-    variant = _variant(cloud, applied.values["config"])
-    assert variant["ServerlessConfig"]["MemorySizeInMB"] == 2048
+    assert variant(cloud, applied.values["config"])["ServerlessConfig"]["MemorySizeInMB"] == 2048
 
-    _will_answer(aws, artefact=first.digest, image=digest)
-    verified = _deploy("verify", *place)
+    with clock("verify"):
+        verified = deploy_here("verify", *place)
     assert verified.ok
-    assert [check["what"] for check in verified.values["checks"]][-2:] == [
-        "artefact, by its answer",
-        "image, by its answer",
-    ]
+    assert [check["found"] for check in verified.values["checks"]][-2:] == [first.digest, digest]
+
+    with clock("plan, of the same"):
+        assert deploy_here("plan", first.folder, *options, "--memory-mb", 2048).values["changes"] == []
+
+    with pytest.raises(FundoscopeError, match="AWS has a deployment called ana already, and its folder is not here"):
+        deploy_here("apply", first.folder, *options, "--deployments", tmp_path / "elsewhere")
+
+    others = ThreadPoolExecutor(1).submit(_somebody_else, aws, cloud, first.folder, tmp_path / "others")
+
+    # What does not come up: SageMaker goes back to what it had, and says nothing of it.
+    with clock("apply, rolled back"), pytest.raises(FundoscopeError, match="goes on with what it had before"):
+        deploy_here("apply", broken.folder, *options, "--memory-mb", 2048)
+    assert deploy_here("verify", *place).values == verified.values  # nor was any of it removed
 
     # Another artefact, another size: another model and configuration at the same endpoint, and nothing of the old.
-    updated = _deploy("apply", second.folder, *options, "--memory-mb", 3072)
+    with clock("apply, updated"):
+        updated = deploy_here("apply", second.folder, *options, "--memory-mb", 3072)
     assert updated.values["name"] == applied.values["name"] == "ana"
-    assert updated.values["model"] != applied.values["model"]
     up = cloud.sagemaker.describe_endpoint(EndpointName="ana")
     assert up["EndpointConfigName"] == updated.values["config"] != applied.values["config"]
-    assert _variant(cloud, updated.values["config"])["ServerlessConfig"]["MemorySizeInMB"] == 3072
-    assert not exists(cloud, "aws_sagemaker_model", applied.values["model"])
+    assert variant(cloud, updated.values["config"])["ServerlessConfig"]["MemorySizeInMB"] == 3072
+    models = [model["ModelName"] for model in cloud.sagemaker.list_models()["Models"]]
+    assert [model for model in models if model.startswith("ana-")] == [updated.values["model"]]
+    assert deploy_here("verify", *place).ok
 
-    # It goes on answering with the old artefact: a rollback that nobody told us of.
-    _will_answer(aws, artefact=first.digest, image=digest)
-    rolled_back = _deploy("verify", *place, "--photo", _photo(tmp_path / "1.png", 1))
+    # Long after an apply, and without us: the endpoint has the old artefact again.
+    old = cloud.sagemaker.describe_model(ModelName=updated.values["model"])["PrimaryContainer"]
+    make_model(cloud, "ana-old", old | {"ModelDataUrl": applied.values["model_data"]})
+    cloud.sagemaker.update_endpoint(EndpointName="ana", EndpointConfigName="ana-old")
+    rolled_back = deploy_here("verify", *place)
     assert not rolled_back.ok
-    assert [check["what"] for check in rolled_back.values["checks"] if not check["holds"]] == [
-        "artefact, by its answer"
-    ]
+    assert {check["what"]: check["found"] for check in rolled_back.values["checks"] if not check["holds"]} == {
+        "configuration": "ana-old",
+        "model": "ana-old",
+        "artefact's address": applied.values["model_data"],
+        "artefact, by its answer": first.digest,
+    }
     assert rolled_back.lines[-1] == f"artefact, by its answer: {second.digest} was deployed"
-    _will_answer(aws, artefact=second.digest, image=digest)
-    assert _deploy("verify", *place, "--photo", _photo(tmp_path / "2.png", 2)).ok
+    cloud.sagemaker.update_endpoint(EndpointName="ana", EndpointConfigName=updated.values["config"])
+    cloud.sagemaker.delete_endpoint_config(EndpointConfigName="ana-old")
+    cloud.sagemaker.delete_model(ModelName="ana-old")
+
+    with clock("somebody else's, the rest"):
+        gone = others.result()
+    assert gone.ok
+    assert len(gone.values["items"]) == 10
+    assert {item["id"].partition("-")[0] for item in gone.values["items"] if item["kind"] == "aws_iam_role"} == {"bia"}
+    assert deploy_here("verify", *place).ok
 
     # Another kind: the endpoint is made anew, with machines that come and go.
-    moved = _deploy("apply", second.folder, *options, "--instance", "ml.m5.xlarge", "--autoscale", "1:3:300")
-    assert moved.values["kind"] == "real-time"
-    assert _variant(cloud, moved.values["config"])["InstanceType"] == "ml.m5.xlarge"
+    arm_digest = put_image(cloud, "ana-server", arm_image)
+    with clock("apply, another kind"):
+        machines = ["--instance", "ml.c7g.xlarge", "--autoscale", "1:3:300", "--image", tmp_path / "arm"]
+        moved = deploy_here("apply", second.folder, *options, *machines)
+    assert (moved.values["kind"], moved.values["image"].partition("@")[2]) == ("real-time", arm_digest)
+    assert variant(cloud, moved.values["config"])["InstanceType"] == "ml.c7g.xlarge"
     (scaled,) = cloud.application_autoscaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
     assert (scaled["ResourceId"], scaled["MinCapacity"], scaled["MaxCapacity"]) == ("endpoint/ana/variant/grader", 1, 3)
+    assert deploy_here("verify", *place).ok
 
-    destroyed = _deploy("destroy", *place)
+    with clock("destroy"):
+        destroyed = deploy_here("destroy", *place)
     assert destroyed.ok
     assert destroyed.lines[-1] == "nothing of ana is left"
     items = {item["kind"]: item["id"] for item in destroyed.values["items"]}
     assert items["aws_s3_bucket"] == bucket
     assert items["aws_sagemaker_endpoint"] == "ana"
+    _is_empty(cloud)
+    assert not (tmp_path / "up" / "ana").exists()
+
+    with capsys.disabled():
+        print(clock)
+    assert sum(clock.seconds[step] for step in CYCLE) < BUDGET_S
+
+
+def _is_empty(cloud: Cloud) -> None:
     assert cloud.s3.list_buckets()["Buckets"] == []
     assert cloud.ecr.describe_repositories()["repositories"] == []
     assert cloud.iam.list_roles()["Roles"] == []
     assert cloud.sagemaker.list_models()["Models"] == []
     assert cloud.sagemaker.list_endpoint_configs()["EndpointConfigs"] == []
+    assert cloud.sagemaker.list_endpoints()["Endpoints"] == []
     assert cloud.logs.describe_log_groups()["logGroups"] == []
     assert cloud.cloudwatch.describe_alarms()["MetricAlarms"] == []
-    assert not (tmp_path / "up" / "ana").exists()
-
-
-def _variant(cloud: Cloud, config: str) -> dict[str, Any]:
-    (variant,) = cloud.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
-    return dict(variant)
-
-
-@pytest.fixture
-def up(cloud: Cloud) -> Iterator[Endpoint]:
-    """An endpoint made by boto3 alone."""
-    role = "arn:aws:iam::123456789012:role/any"
-    endpoint = Endpoint(
-        name="bia",
-        region=REGION,
-        kind="serverless",
-        variant="grader",
-        config="bia-1",
-        model="bia-1",
-        image="1.dkr.ecr.us-east-1.amazonaws.com/bia-server@sha256:" + "1" * 64,
-        model_data="s3://bia/artefacts/1/model.tar.gz",
-        artefact="1" * 64,
+    assert (
+        cloud.application_autoscaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"] == []
     )
-    for number in "01":
-        container = {"Image": endpoint.image[:-1] + number, "ModelDataUrl": endpoint.model_data}
-        cloud.sagemaker.create_model(ModelName=f"bia-{number}", ExecutionRoleArn=role, PrimaryContainer=container)
-        cloud.sagemaker.create_endpoint_config(
-            EndpointConfigName=f"bia-{number}",
-            ProductionVariants=[
-                {
-                    "VariantName": "grader",
-                    "ModelName": f"bia-{number}",
-                    "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 1},
-                }
-            ],
-        )
-    cloud.sagemaker.create_endpoint(EndpointName="bia", EndpointConfigName="bia-1")
-    yield endpoint
-    cloud.sagemaker.delete_endpoint(EndpointName="bia")
-    for number in "01":
-        cloud.sagemaker.delete_endpoint_config(EndpointConfigName=f"bia-{number}")
-        cloud.sagemaker.delete_model(ModelName=f"bia-{number}")
-
-
-def test_a_silent_rollback_is_caught(aws: str, cloud: Cloud, up: Endpoint) -> None:
-    _will_answer(aws, artefact=up.artefact, image=up.image_digest)
-    before = verify(cloud, up, PHOTO + b"1", content_type="image/png")
-    assert all(check.holds for check in before)
-    cloud.sagemaker.update_endpoint(EndpointName="bia", EndpointConfigName="bia-0")
-    _will_answer(aws, artefact="0" * 64, image="sha256:" + "0" * 64)
-    after = verify(cloud, up, PHOTO + b"2", content_type="image/png")
-    assert {check.what: check.found for check in after if not check.holds} == {
-        "configuration": "bia-0",
-        "model": "bia-0",
-        "image": up.image[:-1] + "0",
-        "artefact, by its answer": "0" * 64,
-        "image, by its answer": "sha256:" + "0" * 64,
-    }
-
-
-def test_an_endpoint_that_does_not_say_what_it_runs_is_not_believed(cloud: Cloud, up: Endpoint) -> None:
-    checks = verify(cloud, up, PHOTO + b"3", content_type="image/png")  # moto answers "body"
-    assert {check.what: check.found for check in checks if not check.holds} == {
-        "artefact, by its answer": "it does not say"
-    }
-
-
-def test_an_endpoint_that_is_gone_is_one_sentence(cloud: Cloud, up: Endpoint) -> None:
-    with pytest.raises(FundoscopeError, match="AWS has no such endpoint any more"):
-        verify(cloud, replace(up, name="carla"), PHOTO + b"4", content_type="image/png")
-
-
-def test_an_artefact_is_brought_once_under_its_digest(cloud: Cloud, tmp_path: Path) -> None:
-    cloud.s3.create_bucket(Bucket="dora")
-    cloud.s3.put_bucket_versioning(Bucket="dora", VersioningConfiguration={"Status": "Enabled"})
-    artefact = _artefact(tmp_path / "x", b"weights")
-    assert upload(cloud, "dora", artefact) == f"s3://dora/artefacts/{artefact.digest}/model.tar.gz"
-    upload(cloud, "dora", artefact)
-    (version,) = cloud.s3.list_object_versions(Bucket="dora")["Versions"]
-    stored = cloud.s3.get_object(Bucket="dora", Key=version["Key"])
-    with stored["Body"] as body:
-        assert body.read() == (artefact.folder / "model.tar.gz").read_bytes()
-    assert stored["Metadata"]["sha256"] == sha256_file(artefact.folder / "model.tar.gz")
-    cloud.s3.delete_object(Bucket="dora", Key=version["Key"], VersionId=version["VersionId"])
-    cloud.s3.delete_bucket(Bucket="dora")
-
-
-def test_an_image_is_pushed_by_the_engine_that_built_it_and_named_by_the_registry(
-    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The engine is one that writes down what it is asked; the registry's part is done by boto3 before."""
-    made = cloud.ecr.create_repository(repositoryName="eva-server")["repository"]
-    places = {"repository": "eva-server", "repository_url": made["repositoryUri"]}
-    program = tmp_path / "podman"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    image = LocalImage("fundoscope:lean", "sha256:" + "e" * 64, "linux/arm64", "podman")
-    with pytest.raises(FundoscopeError, match="was pushed, and eva-server does not have it"):
-        push(cloud, places, image, log=tmp_path / "log")
-    host = made["repositoryUri"].partition("/")[0]
-    assert (tmp_path / "asked").read_text().splitlines() == [
-        f"login --username AWS --password-stdin {host}",
-        f"push --quiet --format v2s2 fundoscope:lean {made['repositoryUri']}:{'e' * 32}",
-    ]
-    digest = _put_image(cloud, "eva-server", "e", image.registry_tag)
-    assert push(cloud, places, image, log=tmp_path / "log") == digest  # it is there: nothing is pushed
-    assert len((tmp_path / "asked").read_text().splitlines()) == 2
-    assert image.architecture == "arm64"
-    cloud.ecr.delete_repository(repositoryName="eva-server", force=True)
-
-
-def test_what_the_command_line_refuses_before_it_starts_anything(tmp_path: Path) -> None:
-    artefact = _artefact(tmp_path / "x", b"weights")
-    write_json(tmp_path / "image.json", vars(LocalImage("fundoscope:lean", "sha256:0", "linux/amd64", "podman")))
-    options = ["plan", artefact.folder, "--name", "ana", "--image", tmp_path, "--deployments", tmp_path / "up"]
-    for extra, message in (
-        (["--instance", "ml.c7g.xlarge"], "the image is for x86-64, and ml.c7g.xlarge runs arm64"),
-        (["--instance", "ml.m5.xlarge", "--memory-mb", "1024"], "an endpoint is serverless or real-time, and options"),
-        (["--count", "2"], "a real-time endpoint needs a machine"),
-        (["--instance", "ml.m5.xlarge", "--autoscale", "1-4"], "'1-4' does not say how to scale"),
-        (["--memory-mb", "1500"], "serverless endpoints have no size of 1500 MB"),
-        (["--instance", "ml.m5.huge"], "has no price for 'ml.m5.huge'"),
-    ):
-        with pytest.raises(FundoscopeError, match=message):
-            _deploy(*options, *extra)
-    with pytest.raises(FundoscopeError, match="there are no deployments in"):
-        _deploy("destroy", "--name", "ana", "--deployments", tmp_path / "up")
-    with pytest.raises(FundoscopeError, match="holds no image.json"):
-        read_image(tmp_path / "elsewhere")
-
-
-def test_an_artefact_that_was_refused_is_not_deployed(tmp_path: Path) -> None:
-    artefact = write(replace(_artefact(tmp_path / "x", b"weights"), guard={"passed": False, "why": "it lost 4 points"}))
-    with pytest.raises(FundoscopeError, match="was refused: it lost 4 points"):
-        _deploy("plan", artefact.folder, "--name", "ana", "--image", "sha256:" + "0" * 64)
-
-
-@pytest.mark.parametrize(
-    ("options", "idle", "busy"),
-    [
-        # 0.00002 USD per GB and second: 2 GB x 0.25 s x 1000; 0.016 per GB of 2^30 bytes: 0.5 GB of 10^9.
-        (["--memory-mb", "2048"], 0.0, 2 * 0.25 * 1000 * 0.00002 + 0.016 * 0.5e9 / 2**30),
-        (["--instance", "ml.m5.xlarge", "--count", "2"], 0.46, 0.23 * 250 / 3600),
-    ],
-)
-def test_the_plan_says_what_it_costs_idle_and_busy(options: list[str], idle: float, busy: float) -> None:
-    from fundoscope.analysis.prices import open_prices
-
-    parser = argparse.ArgumentParser()
-    deploy.add_commands(parser.add_subparsers())
-    parsed = parser.parse_args(["deploy", "plan", "x", "--name", "ana", "--image", "y", "--region", REGION, *options])
-    costs, lines = deploy._costs(deploy._serving(parsed), open_prices(deploy.PRICES), parsed)
-    assert costs == {"idle_usd_per_hour": pytest.approx(idle), "usd_per_1000_requests": pytest.approx(busy)}
-    assert lines[0] == f"idle: {idle:.4f} USD an hour"

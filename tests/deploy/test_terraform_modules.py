@@ -4,12 +4,14 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from terraform_here import INFRA, PROVIDER, plugins_or_skip
 
-from fundoscope.deploy.terraform import Change, Terraform, find_terraform, trouble
+from fundoscope.deploy.terraform import STATE, Change, Terraform, find_terraform
+from fundoscope.deploy.troubles import TROUBLES, trouble
 from fundoscope.errors import FundoscopeError
 
 VARIABLES = {"prefix": "ana", "region": "us-east-1", "aws_endpoint": None, "endpoint": None}
@@ -60,6 +62,14 @@ def test_the_provider_is_pinned_to_the_version_the_tests_look_for() -> None:
     assert f'version = "{PROVIDER.rpartition("/")[2]}"' in (INFRA / "versions.tf").read_text()
 
 
+def test_without_the_provider_one_sentence_and_how_to_bring_it(tmp_path: Path) -> None:
+    plugins_or_skip()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FundoscopeError, match="terraform cannot get the AWS provider") as refused:
+        Terraform(tmp_path / "ana", plugins=tmp_path / "empty").prepare(INFRA, VARIABLES)
+    assert refused.value.hint == "reach the network, or give a folder that has it: --plugins FOLDER"
+
+
 def test_everything_is_named_after_the_prefix() -> None:
     text = "".join(path.read_text() for path in INFRA.glob("modules/*/main.tf"))
     names = re.findall(r"^  (?:name|name_prefix|bucket_prefix|alarm_name) += (.*)$", text, re.MULTILINE)
@@ -92,6 +102,38 @@ def test_without_terraform_one_sentence_and_where_to_get_it(tmp_path: Path, monk
             "ResourceLimitExceeded: The account-level service limit 'ml.c7g.xlarge for endpoint usage' is 0 Instances",
             "this account may have no more: ml.c7g.xlarge for endpoint usage",
         ),
+        (
+            "api error ExpiredToken: The provided token has expired.",
+            "AWS does not accept these credentials",
+        ),
+        (
+            "An error occurred (UnrecognizedClientException) when calling the DescribeImages operation: The security "
+            "token included in the request is invalid.",
+            "AWS does not accept these credentials",
+        ),
+        (
+            "The SSO session associated with this profile has expired or is otherwise invalid.",
+            "the sign-in to AWS has expired",
+        ),
+        (
+            "InvalidSignatureException: Signature expired: 20261115T200000Z is now earlier than 20261115T210000Z",
+            "AWS finds that this machine's clock is wrong",
+        ),
+        ("AccessDenied: Access Denied", "AWS does not allow these credentials what this needs"),
+        (
+            "api error LimitExceeded: Cannot exceed quota for RolesPerAccount: 1000",
+            "a limit of this account is reached",
+        ),
+        ("api error TooManyBuckets: You have attempted to create more", "a limit of this account is reached"),
+        (
+            "Error: Failed to query available provider packages: Could not retrieve the list of available versions for "
+            "provider hashicorp/aws: could not connect to registry.terraform.io",
+            "terraform cannot get the AWS provider",
+        ),
+        (
+            "(ModelError) when calling the InvokeEndpoint operation: Received client error (415) from primary with",
+            "the container answered the photograph with an error, 415",
+        ),
         ("exec /usr/bin/fundoscope: exec format error", "the image is for another architecture than the machine"),
         (
             "The primary container for production variant grader did not pass the ping health check.",
@@ -102,12 +144,24 @@ def test_without_terraform_one_sentence_and_where_to_get_it(tmp_path: Path, monk
             "something of that name exists, and is not part of this deployment",
         ),
         ("dial tcp 127.0.0.1:9: connect: connection refused", "AWS cannot be reached"),
+        (
+            "Resource postcondition failed: SageMaker went back to the former configuration.",
+            "the endpoint did not come up with what it was given, and goes on with what it had before",
+        ),
         ("Error: Error acquiring the state lock", "another command is at work on this deployment"),
         ("\n\nSomething else\nand more", "it did not work: Something else"),
     ],
 )
 def test_an_error_of_aws_is_one_sentence(said: str, message: str) -> None:
     assert trouble(said).message == message
+    assert trouble(said).hint or message.startswith("it did not work")
+
+
+def test_every_trouble_has_one_sentence_and_a_hint() -> None:
+    for _, message, hint in TROUBLES:
+        assert message
+        assert hint
+        assert not message.endswith(".")
 
 
 def test_an_error_in_terraforms_json_is_found_and_the_log_keeps_the_rest(tmp_path: Path) -> None:
@@ -154,6 +208,47 @@ def test_interrupted_terraform_may_write_down_what_it_has_done(tmp_path: Path) -
     assert (tmp_path / "saved").read_text() == "saved\n"
 
 
+def test_killed_terraform_is_said_and_may_have_left_something(tmp_path: Path) -> None:
+    work = Terraform(tmp_path, program=str(_program(tmp_path, "kill -9 $$")))
+    with pytest.raises(FundoscopeError) as killed:
+        work.apply()
+    assert killed.value.message == "terraform was ended by SIGKILL"
+    assert killed.value.hint == "run the same command again: it goes on from there; or `deploy destroy`"
+    assert work.unfinished
+    assert Terraform(tmp_path, program=str(_program(tmp_path, "exit 0"))).apply() == []
+    assert not work.unfinished
+
+
+def test_two_at_once_are_refused_and_so_is_one_beside_a_terraform_that_was_left_alone(tmp_path: Path) -> None:
+    work, other = (Terraform(tmp_path / "ana", program="none") for _ in "12")
+    with (
+        work.alone(),
+        pytest.raises(FundoscopeError, match="another command is at work on this deployment"),
+        other.alone(),
+    ):
+        pass
+    assert not (tmp_path / "ana").exists()  # nothing was done, nothing stays
+    with other.alone():
+        (tmp_path / "ana" / STATE).touch()
+    holder = "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(); input()"
+    command = [sys.executable, "-c", holder, str(tmp_path / "ana" / STATE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as terraform:
+        assert terraform.stdout
+        terraform.stdout.readline()
+        with pytest.raises(FundoscopeError, match="another command is at work on this deployment"), work.alone():
+            pass
+        terraform.communicate(b"\n")
+    with work.alone():
+        assert work.parts() == work.names() == set()
+
+
+def test_a_state_that_is_not_whole_is_said_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text('{"resources": [{"mode"')
+    with pytest.raises(FundoscopeError, match="terraform.tfstate is not whole") as torn:
+        Terraform(tmp_path, program="none").names()
+    assert torn.value.hint.startswith("copy terraform.tfstate.backup over it")
+
+
 def test_modules_that_are_gone_from_infra_go_from_the_deployment_too(tmp_path: Path) -> None:
     program = _program(tmp_path, f'echo "$@" >> {tmp_path}/asked; mkdir -p .terraform')
     infra = Path(shutil.copytree(INFRA, tmp_path / "infra"))
@@ -165,6 +260,7 @@ def test_modules_that_are_gone_from_infra_go_from_the_deployment_too(tmp_path: P
     (infra / "old.tf").unlink()
     work.prepare(infra, VARIABLES)
     assert not (work.folder / "old.tf").exists()
-    assert work.variables == VARIABLES
+    assert re.fullmatch("[0-9a-f]{8}", work.deployment)  # drawn once
+    assert work.variables == VARIABLES | {"deployment": work.deployment}
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked == [f"init -input=false -no-color -plugin-dir={tmp_path}"] * 2

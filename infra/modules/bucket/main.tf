@@ -4,15 +4,20 @@ variable "prefix" {
   type = string
 }
 
+variable "deployment" {
+  type = string
+}
+
 variable "tls_only" {
   description = "Refuse connections that are not encrypted; an emulator's are not."
   type        = bool
   default     = true
 }
 
-# The end of the name is drawn by AWS: names of buckets are shared by all accounts of the world.
+# The end of the name is drawn: names of buckets are shared by all accounts of the world. What it belongs to is in the
+# name because tags come later, and Terraform may be killed in between.
 resource "aws_s3_bucket" "artefacts" {
-  bucket_prefix = "${var.prefix}-artefacts-"
+  bucket_prefix = "${var.prefix}-${var.deployment}-"
   force_destroy = true # `destroy` leaves nothing; artefacts are copies of what is on the disk of who deployed them
 }
 

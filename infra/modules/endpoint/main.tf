@@ -5,9 +5,14 @@ locals {
   variant = "grader"
   kind    = var.serverless == null ? "real-time" : "serverless"
   what = {
-    image       = var.image
-    model_data  = var.model_data
-    environment = merge({ FUNDOSCOPE_PLATFORM = local.kind }, var.environment)
+    image      = var.image
+    model_data = var.model_data
+    # With its digest, the server tells callers what it was started from; `fundoscope deploy verify` compares.
+    environment = merge(
+      { FUNDOSCOPE_PLATFORM = local.kind },
+      var.environment,
+      { FUNDOSCOPE_IMAGE = one(regex("@(sha256:[0-9a-f]{64})$", var.image)) },
+    )
   }
 }
 
@@ -64,6 +69,13 @@ resource "aws_sagemaker_endpoint" "grader" {
 
   lifecycle {
     replace_triggered_by = [terraform_data.kind]
+
+    # Where the new configuration does not come up, SageMaker goes back to the old one, which Terraform would call a
+    # success, and then remove. https://github.com/hashicorp/terraform-provider-aws/issues/46663
+    postcondition {
+      condition     = self.endpoint_config_name == aws_sagemaker_endpoint_configuration.grader.name
+      error_message = "SageMaker went back to the former configuration."
+    }
   }
 
   depends_on = [aws_cloudwatch_log_group.endpoint] # SageMaker would make one that never ends, and that nobody removes

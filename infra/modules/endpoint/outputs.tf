@@ -29,3 +29,7 @@ output "alarms" {
 output "autoscaled" {
   value = length(aws_appautoscaling_target.instances) > 0
 }
+
+output "environment" {
+  value = aws_sagemaker_model.grader.primary_container[0].environment
+}

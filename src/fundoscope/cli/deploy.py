@@ -67,7 +67,9 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--name", required=True, help="the deployment's: what the names of all its parts begin with")
     add("--deployments", type=Path, default=Path("deployments"), metavar="FOLDER", help="default: deployments")
-    add("--plugins", type=Path, metavar="FOLDER", help="that has the AWS provider, where Terraform cannot download it")
+    plugins = os.environ.get("FUNDOSCOPE_TF_PLUGINS") or None
+    about = "that has the AWS provider, where Terraform cannot download it (default: FUNDOSCOPE_TF_PLUGINS)"
+    add("--plugins", type=Path, metavar="FOLDER", default=plugins, help=about)
 
 
 def _add_wanted(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +117,8 @@ def _apply(arguments: argparse.Namespace) -> Answer:
 
 
 def _verify(arguments: argparse.Namespace) -> Answer:
-    from fundoscope.deploy.cloud import Cloud, verify
+    from fundoscope.deploy.aws import Cloud
+    from fundoscope.deploy.cloud import verify
 
     endpoint = _up(_folder(arguments))
     photo, content_type = _photo(arguments.photo)
@@ -126,7 +129,7 @@ def _verify(arguments: argparse.Namespace) -> Answer:
     holds = not broken
     values = {"holds": holds, "checks": [{**vars(check), "holds": check.holds} for check in checks]}
     lines = [*table(rows, header=["as deployed", "what", "found"]), *broken]
-    return Answer(values, lines, next="" if holds else "fundoscope deploy apply …, and look at its events", ok=holds)
+    return Answer(values, lines, next="" if holds else "fundoscope deploy apply …", ok=holds)
 
 
 def _destroy(arguments: argparse.Namespace) -> Answer:

@@ -9,20 +9,24 @@ import shutil
 import subprocess
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fundoscope.artefact.artefact import ARCHIVE, Artefact, pack
+from fundoscope.deploy.aws import Cloud, one_sentence
 from fundoscope.deploy.endpoint import Check, Endpoint, Item, LocalImage, Wanted, endpoint_of
 from fundoscope.deploy.engines import ENGINES, run
-from fundoscope.deploy.terraform import STATE, Change, Terraform, trouble
+from fundoscope.deploy.parts import KINDS, exists, or_none, refuse_taken, remove_strays
+from fundoscope.deploy.terraform import VARIABLES, Change, Terraform
+from fundoscope.deploy.troubles import ROLLED_BACK, trouble
 from fundoscope.errors import FundoscopeError, pick
 from fundoscope.progress import Track, quiet
 from fundoscope.provenance import sha256_file, write_json
 
 PLACES = ("module.bucket.aws_s3_bucket.artefacts", "module.registry.aws_ecr_repository.server")
+SILENT, GONE = "it does not say", "AWS no longer has it"
 # Docker's manifest type: SageMaker takes no other.
 PUSH: dict[str, tuple[tuple[str, ...], ...]] = {
     "docker": (("docker", "tag", "{image}", "{target}"), ("docker", "push", "--quiet", "{target}")),
@@ -31,54 +35,17 @@ PUSH: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-class Cloud:
-    """AWS in one region, or an emulator of it."""
-
-    def __init__(self, region: str, aws_endpoint: str | None = None) -> None:
-        try:
-            boto3: Any = import_module("boto3")
-        except ModuleNotFoundError:
-            raise FundoscopeError("boto3 is not installed here", "pip install 'fundoscope[aws]'") from None
-        self._session = boto3.session.Session(region_name=region)
-        self._address = aws_endpoint
-        self._clients: dict[str, Any] = {}
-
-    def __getattr__(self, service: str) -> Any:
-        """A client, by the name of the service with _ for -: cloud.s3, cloud.sagemaker_runtime."""
-        if service.startswith("_"):
-            raise AttributeError(service)
-        if service not in self._clients:  # slow to make
-            self._clients[service] = self._session.client(service.replace("_", "-"), endpoint_url=self._address)
-        return self._clients[service]
-
-    def __enter__(self) -> "Cloud":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for client in self._clients.values():
-            client.close()
-
-
-@contextmanager
-def one_sentence() -> Iterator[None]:
-    """AWS's errors as ours."""
-    botocore: Any = import_module("botocore.exceptions")
-    boto3: Any = import_module("boto3.exceptions")
-    try:
-        yield
-    except (botocore.ClientError, botocore.BotoCoreError, boto3.Boto3Error) as problem:
-        raise trouble(str(problem)) from None
-
-
 def plan(wanted: Wanted, image: LocalImage | str, work: Terraform, infra: Path) -> list[Change]:
     """What `apply` would change. What an image not yet pushed will be called is not known: its own digest stands in."""
-    _same_place(wanted, work)
-    digest = None
-    if set(PLACES) <= work.parts():
-        with Cloud(wanted.region, wanted.aws_endpoint) as cloud:
+    with work.alone(), Cloud(wanted.region, wanted.aws_endpoint) as cloud:
+        _same_place(wanted, work)
+        digest = None
+        if set(PLACES) <= work.parts():
             digest = _image_digest(cloud, work.outputs()["repository"], image)
-    work.prepare(infra, wanted.variables(digest or (image if isinstance(image, str) else image.digest)))
-    return work.plan()
+        elif not work.unfinished and not work.parts():
+            refuse_taken(cloud, wanted.name)
+        work.prepare(infra, wanted.variables(digest or (image if isinstance(image, str) else image.digest)))
+        return work.plan()
 
 
 def apply(
@@ -88,16 +55,17 @@ def apply(
 
     `image`: one built here, or the digest of one that is in the deployment's registry.
     """
-    _same_place(wanted, work)
-    cloud, found = Cloud(wanted.region, wanted.aws_endpoint), dict[str, Any]()
-    steps: dict[str, Callable[[], Any]] = {
-        "places": lambda: _places(wanted, work, infra),
-        "artefact": lambda: upload(cloud, found["places"]["bucket"], artefact),
-        "image": lambda: push(cloud, found["places"], image, log=work.log),
-        "endpoint": lambda: _endpoint(wanted, found["image"], work, infra),
-        "in service": lambda: wait(cloud, found["endpoint"]),
-    }
-    with cloud:
+    found = dict[str, Any]()
+    with work.alone(), Cloud(wanted.region, wanted.aws_endpoint) as cloud:
+        _same_place(wanted, work)
+        steps: dict[str, Callable[[], Any]] = {
+            "what is there": lambda: _begin(cloud, wanted, work),
+            "places": lambda: _places(wanted, work, infra),
+            "artefact": lambda: upload(cloud, found["places"]["bucket"], artefact),
+            "image": lambda: push(cloud, found["places"], image, log=work.log),
+            "endpoint": lambda: _endpoint(wanted, found["image"], work, infra),
+            "in service": lambda: wait(cloud, found["endpoint"]),
+        }
         for name in track(steps, total=len(steps), label=f"deploying {wanted.name}"):
             found[name] = steps[name]()
     endpoint: Endpoint = found["endpoint"]
@@ -155,27 +123,30 @@ def push(cloud: Cloud, places: dict[str, Any], image: LocalImage | str, *, log: 
 
 
 def wait(cloud: Cloud, endpoint: Endpoint) -> None:
-    """Until it is in service, or an error that says why it never will be."""
+    """Until it is in service with what it was given, or an error that says why it never will be.
+
+    infra/ asks Terraform whether SageMaker went back to the former configuration; this is for one that did so later.
+    """
     problems: Any = import_module("botocore.exceptions")
     with one_sentence():
-        try:
+        with suppress(problems.WaiterError):
             cloud.sagemaker.get_waiter("endpoint_in_service").wait(EndpointName=endpoint.name)
-        except problems.WaiterError:
-            found = cloud.sagemaker.describe_endpoint(EndpointName=endpoint.name)
-            reason = found.get("FailureReason") or f"its status is {found['EndpointStatus']}"
-            raise trouble(f"{endpoint.name} is not in service: {reason}") from None
+        found = cloud.sagemaker.describe_endpoint(EndpointName=endpoint.name)
+    if found["EndpointStatus"] != "InService":
+        reason = found.get("FailureReason") or f"its status is {found['EndpointStatus']}"
+        raise trouble(f"{endpoint.name} is not in service: {reason}")
+    if found["EndpointConfigName"] != endpoint.config:
+        raise FundoscopeError(*ROLLED_BACK)
 
 
 def verify(cloud: Cloud, endpoint: Endpoint, photo: bytes, *, content_type: str) -> list[Check]:
-    """What answers is what was deployed: by what AWS says of it, and by what it says of itself.
-
-    An update that fails is rolled back, and Terraform has been known to call that a success.
-    """
+    """What answers is what was deployed: by what AWS says of it, and by what it says of itself."""
     with one_sentence():
         up = cloud.sagemaker.describe_endpoint(EndpointName=endpoint.name)
-        config = cloud.sagemaker.describe_endpoint_config(EndpointConfigName=up["EndpointConfigName"])
-        (variant,) = config["ProductionVariants"]
-        container = cloud.sagemaker.describe_model(ModelName=variant["ModelName"])["PrimaryContainer"]
+        config = or_none(KINDS["aws_sagemaker_endpoint_configuration"].there_is, cloud, up["EndpointConfigName"])
+        model = config["ProductionVariants"][0]["ModelName"] if config else GONE
+        found = or_none(KINDS["aws_sagemaker_model"].there_is, cloud, model) if config else None
+        container = found["PrimaryContainer"] if found else {}
         answer = cloud.sagemaker_runtime.invoke_endpoint(
             EndpointName=endpoint.name, ContentType=content_type, Accept="application/json", Body=photo
         )["Body"].read()
@@ -183,13 +154,12 @@ def verify(cloud: Cloud, endpoint: Endpoint, photo: bytes, *, content_type: str)
     checks = [
         Check("status", "InService", up["EndpointStatus"]),
         Check("configuration", endpoint.config, up["EndpointConfigName"]),
-        Check("model", endpoint.model, variant["ModelName"]),
-        Check("image", endpoint.image, container["Image"]),
-        Check("artefact's address", endpoint.model_data, container["ModelDataUrl"]),
-        Check("artefact, by its answer", endpoint.artefact, said.get("artefact", "it does not say")),
+        Check("model", endpoint.model, model),
+        Check("image", endpoint.image, container.get("Image", GONE)),
+        Check("artefact's address", endpoint.model_data, container.get("ModelDataUrl", GONE)),
+        Check("artefact, by its answer", endpoint.artefact, said.get("artefact") or SILENT),
+        Check("image, by its answer", endpoint.image_digest, said.get("container", {}).get("image") or SILENT),
     ]
-    if "image" in said:
-        checks.append(Check("image, by its answer", endpoint.image_digest, said["image"]))
     for running in [image for part in up.get("ProductionVariants", []) for image in part.get("DeployedImages", [])]:
         found = running["ResolvedImage"].rpartition("@")[2]
         checks.append(Check("image, as resolved", endpoint.image_digest, found))
@@ -199,49 +169,19 @@ def verify(cloud: Cloud, endpoint: Endpoint, photo: bytes, *, content_type: str)
 def destroy(work: Terraform) -> list[Item]:
     """Everything of this deployment, item by item; the folder goes too once AWS says that all is gone."""
     items: list[Item] = []
-    if (work.folder / STATE).is_file():
-        variables = work.variables
-        work.init()
-        with Cloud(variables["region"], variables["aws_endpoint"]) as cloud:
-            removed = [part for part in work.destroy() if part.kind.startswith("aws_")]
-            items = [Item(part.kind, part.id, gone=not exists(cloud, part.kind, part.id)) for part in removed]
-    if all(item.gone for item in items):
-        shutil.rmtree(work.folder)
+    with work.alone():
+        if (work.folder / VARIABLES).is_file():
+            variables, unfinished = work.variables, work.unfinished
+            with Cloud(variables["region"], variables["aws_endpoint"]) as cloud:
+                if work.parts():
+                    work.init()
+                    removed = [part for part in work.destroy() if part.kind.startswith("aws_")]
+                    items = [Item(part.kind, part.id, gone=not exists(cloud, part.kind, part.id)) for part in removed]
+                if unfinished:
+                    items += remove_strays(cloud, variables["prefix"], work)
+        if all(item.gone for item in items):
+            shutil.rmtree(work.folder)
     return items
-
-
-def exists(cloud: Cloud, kind: str, name: str) -> bool:
-    """Whether AWS still has it. Parts of something else (a bucket's versioning) go with that."""
-    problems: Any = import_module("botocore.exceptions")
-    with one_sentence():
-        try:
-            found = LOOKUPS[kind](cloud, name) if kind in LOOKUPS else None
-        except problems.ClientError as problem:
-            if any(word in str(problem) for word in ("NotFound", "NoSuch", "404", "Could not find")):
-                return False
-            raise
-    return bool(found)
-
-
-# Whether there is such a thing: empty or an error where there is not.
-LOOKUPS: dict[str, Callable[[Cloud, str], Any]] = {
-    "aws_s3_bucket": lambda cloud, name: cloud.s3.head_bucket(Bucket=name),
-    "aws_ecr_repository": lambda cloud, name: cloud.ecr.describe_repositories(repositoryNames=[name]),
-    "aws_iam_role": lambda cloud, name: cloud.iam.get_role(RoleName=name),
-    "aws_sagemaker_model": lambda cloud, name: cloud.sagemaker.describe_model(ModelName=name),
-    "aws_sagemaker_endpoint_configuration": lambda cloud, name: cloud.sagemaker.describe_endpoint_config(
-        EndpointConfigName=name
-    ),
-    "aws_sagemaker_endpoint": lambda cloud, name: cloud.sagemaker.describe_endpoint(EndpointName=name),
-    "aws_cloudwatch_log_group": lambda cloud, name: [
-        group
-        for group in cloud.logs.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
-        if group["logGroupName"] == name
-    ],
-    "aws_cloudwatch_metric_alarm": lambda cloud, name: cloud.cloudwatch.describe_alarms(AlarmNames=[name])[
-        "MetricAlarms"
-    ],
-}
 
 
 def _same_place(wanted: Wanted, work: Terraform) -> None:
@@ -253,6 +193,13 @@ def _same_place(wanted: Wanted, work: Terraform) -> None:
         if before[name] != now:
             message = f"{wanted.name} is up at {before[name] or 'AWS'}, not at {now or 'AWS'}"
             raise FundoscopeError(message, "use another --name, or destroy it first")
+
+
+def _begin(cloud: Cloud, wanted: Wanted, work: Terraform) -> None:
+    if work.unfinished:
+        remove_strays(cloud, wanted.name, work)
+    if not work.parts():
+        refuse_taken(cloud, wanted.name)
 
 
 def _places(wanted: Wanted, work: Terraform, infra: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ NAME = re.compile(r"[a-z][a-z0-9-]{1,22}[a-z0-9]")
 INSTANCE_TYPE = re.compile(r"ml\.[a-z]+[0-9][a-z0-9-]*\.[a-z0-9]+")
 GRAVITON = re.compile(r"ml\.[a-z]+[0-9]+g[a-z]*\.")  # m6g, c7gn; not g4dn, g5
 REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+ADDRESS = re.compile(r"https?://[^/]")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 TAG_LENGTH = 32  # of an image's own digest, hexadecimal: the same image has the same tag, and tags never move
 # Where a registry's words for a processor differ from ours.
@@ -147,6 +148,8 @@ class Wanted:
             raise FundoscopeError(f"'{self.name}' cannot be the name of a deployment", hint)
         if not REGION.fullmatch(self.region):
             raise FundoscopeError(f"'{self.region}' is not a region of AWS", "write it as us-east-1")
+        if self.aws_endpoint is not None and not ADDRESS.match(self.aws_endpoint):
+            raise FundoscopeError(f"'{self.aws_endpoint}' is not an address", "write it as http://127.0.0.1:5000")
         if not DIGEST.fullmatch(self.artefact):
             raise FundoscopeError(f"'{self.artefact}' is not the digest of an artefact", "give its folder")
         if self.architecture != self.serving.architecture:

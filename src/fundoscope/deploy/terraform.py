@@ -5,96 +5,35 @@
         terraform.tfvars.json    what was asked for
         terraform.tfstate        what is up: lose it, and Terraform no longer knows what to destroy
         terraform.log            all that it said
+        unfinished               there while something is changed, and afterwards if Terraform was killed over it
 
 The folder is all there is to a deployment: an apply that was interrupted is resumed by the same command, or undone by
 `destroy`, and whoever prefers to can type `terraform plan` in it.
 """
 
+import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from fundoscope.deploy.troubles import BUSY, trouble
 from fundoscope.errors import FundoscopeError
 from fundoscope.provenance import sha256_of, write_json
 
 VARIABLES, STATE, LOG, SEEN = "terraform.tfvars.json", "terraform.tfstate", "terraform.log", ".terraform/fundoscope"
+SAID, LOCK, UNFINISHED = ".terraform.said", ".lock", "unfinished"
 INSTALL = "install it (https://developer.hashicorp.com/terraform/install), version 1.9 or later, and have it on PATH"
 GRACE_S = 60.0  # for Terraform to end what it has begun, once interrupted
-# What AWS, Terraform and botocore say; what we say instead, and what to do about it. The first that fits is taken.
-TROUBLES: tuple[tuple[str, str, str], ...] = (
-    (
-        r"No valid credential sources|Unable to locate credentials|NoCredentials",
-        "there are no credentials for AWS here",
-        "run `aws configure`, or set AWS_PROFILE",
-    ),
-    (
-        r"InvalidClientTokenId|UnrecognizedClient|SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken|InvalidToken",
-        "AWS does not accept these credentials",
-        "renew them; `aws sts get-caller-identity` says whether they work",
-    ),
-    (
-        r"not authorized to perform:? (?P<what>[\w-]+:\w+)",
-        "these credentials are not allowed {what}",
-        "ask for that permission, or set AWS_PROFILE to who has it",
-    ),
-    (
-        r"AccessDenied|UnauthorizedOperation|Forbidden",
-        "AWS does not allow these credentials what this needs",
-        "ask for the permission named in the log, or set AWS_PROFILE to who has it",
-    ),
-    (
-        r"account-level service limit '(?P<what>[^']+)'",
-        "this account may have no more: {what}",
-        "ask for more at Service Quotas, or use another size or machine",
-    ),
-    (
-        r"ResourceLimitExceeded|LimitExceeded|ServiceQuotaExceeded|TooManyBuckets",
-        "a limit of this account is reached",
-        "ask for more at Service Quotas; the log says which",
-    ),
-    (
-        r"exec format error|architecture|no matching manifest",
-        "the image is for another architecture than the machine",
-        "build it for that: fundoscope image build --platform linux/arm64, or linux/amd64",
-    ),
-    (
-        r"ping health check",
-        "the container did not answer /ping in time",
-        "try the image here: fundoscope conform IMAGE --model ARTEFACT",
-    ),
-    (
-        r"BucketAlreadyExists|AlreadyExistsException|EntityAlreadyExists|Cannot create already existing",
-        "something of that name exists, and is not part of this deployment",
-        "use another --name, or remove it first; the log says what it is",
-    ),
-    (
-        r"Could not find (?P<what>endpoint|model)",
-        "AWS has no such {what} any more",
-        "bring it up again: fundoscope deploy apply …",
-    ),
-    (
-        r"acquiring the state lock",
-        "another command is at work on this deployment",
-        "wait until it has ended",
-    ),
-    (
-        r"(query available provider packages|install provider|Inconsistent dependency lock|locked provider)",
-        "terraform cannot get the AWS provider",
-        "reach the network, or give a folder that has it: --plugins FOLDER",
-    ),
-    (
-        r"connection refused|no such host|Could not connect|EndpointConnectionError|timed out",
-        "AWS cannot be reached",
-        "check the network, the region and --aws-endpoint",
-    ),
-)
+LOOK_S = 0.1  # between two looks at what it has said
 
 
 @dataclass(frozen=True)
@@ -114,15 +53,6 @@ def find_terraform() -> str:
     return found
 
 
-def trouble(said: str, *, log: Path | None = None) -> FundoscopeError:
-    """An error of AWS or Terraform, as one sentence and a hint."""
-    for pattern, message, hint in TROUBLES:
-        if match := re.search(pattern, said, re.IGNORECASE):
-            return FundoscopeError(message.format(**match.groupdict()), hint)
-    first = next((line.strip() for line in said.splitlines() if line.strip()), "nothing")
-    return FundoscopeError(f"it did not work: {first[:300]}", f"all that was said is in {log}" if log else "")
-
-
 class Terraform:
     """The program, at work in one deployment's folder."""
 
@@ -137,6 +67,35 @@ class Terraform:
         table: dict[str, Any] = json.loads((self.folder / VARIABLES).read_text(encoding="utf-8"))
         return table
 
+    @property
+    def unfinished(self) -> bool:
+        """Terraform was killed while it changed something: there may be parts that it had no time to write down."""
+        return (self.folder / UNFINISHED).is_file()
+
+    @property
+    def deployment(self) -> str:
+        """What its parts are tagged with: whoever else uses the same name draws another."""
+        before = self.variables.get("deployment") if (self.folder / VARIABLES).is_file() else None
+        return before or secrets.token_hex(4)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else changes this folder meanwhile; nor does a Terraform whose starter was killed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if (self.folder / STATE).is_file():  # as Terraform locks it; closing gives it back at once
+                    with (self.folder / STATE).open("r+") as state:
+                        fcntl.lockf(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FundoscopeError(*BUSY) from None
+            try:
+                yield
+            finally:
+                if [path.name for path in self.folder.glob("*")] == [LOCK]:  # refused before anything was done
+                    shutil.rmtree(self.folder)
+
     def prepare(self, infra: Path, variables: dict[str, Any]) -> None:
         """Bring the modules and what is wanted into the folder, and fetch the provider where that is not done."""
         if not (infra / "main.tf").is_file():
@@ -148,7 +107,7 @@ class Terraform:
         for name, path in sources.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, self.folder / name)
-        write_json(self.folder / VARIABLES, variables)
+        write_json(self.folder / VARIABLES, variables | {"deployment": self.deployment})
         self.init()
 
     def init(self) -> None:
@@ -177,7 +136,22 @@ class Terraform:
 
     def parts(self) -> set[str]:
         """Addresses of all that is up."""
-        return set(self._run("state", "list").split()) if (self.folder / STATE).is_file() else set()
+        return {".".join((part["module"], part["type"], part["name"])) for part in self._state()}
+
+    def names(self) -> set[tuple[str, str]]:
+        """The kind of all that is up, and AWS's name of it."""
+        return {(part["type"], made["attributes"]["id"]) for part in self._state() for made in part["instances"]}
+
+    def _state(self) -> list[dict[str, Any]]:
+        """As Terraform last wrote it down, which it does after each part."""
+        path = self.folder / STATE
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        try:
+            resources = json.loads(text)["resources"] if text.strip() else []
+        except (ValueError, KeyError):
+            hint = f"copy {STATE}.backup over it, and run the same again: what that lacks is found by its tags"
+            raise FundoscopeError(f"{path} is not whole", hint) from None
+        return [part for part in resources if part["mode"] == "managed" and part["instances"]]
 
     def outputs(self) -> dict[str, Any]:
         """What infra/ says of what is up: names and digests."""
@@ -208,41 +182,74 @@ class Terraform:
                 yield json.loads(line)
 
     def _lines(self, *arguments: str) -> Iterator[str]:
-        """What it prints, as it prints it. Interrupted, it is given time to write down what it has done."""
+        """What it prints, as it prints it. Interrupted, it is given time to write down what it has done.
+
+        It prints to a file: should we be killed, it still ends what it has begun, where a pipe would break.
+        """
         errors: list[str] = []
-        with self.log.open("a", encoding="utf-8", buffering=1) as log:
+        if arguments[0] in ("apply", "destroy"):
+            (self.folder / UNFINISHED).touch()
+        with self.log.open("a", encoding="utf-8", buffering=1) as log, (self.folder / SAID).open("w+b") as said:
             log.write(f"\n$ terraform {' '.join(arguments)}\n")
-            process = subprocess.Popen(
-                [self._program, *arguments],
-                cwd=self.folder,
-                env=os.environ | {"TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                errors="replace",
-                process_group=0,  # an interrupt is ours to pass on, once: a second makes it drop everything
-            )
-            with process:
-                assert process.stdout is not None
+            with self._start(arguments, said, log) as process:
                 try:
-                    for line in process.stdout:
+                    for line in _follow(process, self.folder / SAID):
                         log.write(line)
                         errors += _errors(line)
                         yield line
                 except BaseException:
                     _interrupt(process)
                     raise
-        if process.returncode != 0:
+                finally:
+                    self._ended(process)
+        if process.returncode < 0:
+            message = f"terraform was ended by {signal.Signals(-process.returncode).name}"
+            raise FundoscopeError(message, "run the same command again: it goes on from there; or `deploy destroy`")
+        if process.returncode > 0:
             raise trouble("\n".join(errors) or _tail(self.log), log=self.log)
 
+    def _start(self, arguments: tuple[str, ...], said: IO[bytes], log: IO[str]) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [self._program, *arguments],
+            cwd=self.folder,
+            env=os.environ | {"TF_IN_AUTOMATION": "1", "CHECKPOINT_DISABLE": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=log,
+            process_group=0,  # an interrupt is ours to pass on, once: a second makes it drop everything
+        )
 
-def _interrupt(process: "subprocess.Popen[str]") -> None:
-    process.send_signal(signal.SIGINT)
+    def _ended(self, process: "subprocess.Popen[bytes]") -> None:
+        """Killed, it leaves its provider running, and cannot say what it was doing; else it has said all."""
+        if process.returncode is not None and process.returncode >= 0:
+            (self.folder / UNFINISHED).unlink(missing_ok=True)
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _follow(process: "subprocess.Popen[bytes]", path: Path) -> Iterator[str]:
+    """Lines of a file, as the process writes them."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        part, ended = "", False
+        while not ended:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_S)
+            ended = process.returncode is not None  # and only then a last look
+            *lines, part = (part + file.read()).split("\n")
+            yield from (line + "\n" for line in lines)
+        if part:
+            yield part
+
+
+def _interrupt(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
     try:
-        process.communicate(timeout=GRACE_S)
+        process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
 
 
 def _modules(folder: Path) -> list[Path]:
