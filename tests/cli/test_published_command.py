@@ -39,10 +39,10 @@ def test_a_study_of_ours_stands_beside_it(tmp_path: Path, capsys: pytest.Capture
     with OutcomeLog(folder / "outcomes.jsonl", design) as log:
         for trial in design.trials:
             seconds = 0.123456 if trial.cell.number == 1 else 2.0 + trial.cell.number + trial.repetition / 100
-            readings = {"latency_s": seconds, "predict_s": seconds / 2}
+            readings = {"latency_s": seconds, "latency_mean_s": seconds, "predict_s": seconds / 2}
             log.append(Measured(trial, Ran("2026-11-15T12:00:00+00:00", 1.0, machine.digest), readings))
     assert main(["published", "--out", str(tmp_path / "x.html"), "--study", str(folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["ours"] == 16  # eight cells, two readings each
+    assert json.loads(capsys.readouterr().out)["ours"] == 24  # eight cells: two readings each, and a cost
     page = (tmp_path / "x.html").read_text()
     assert "0.123" in page
     assert "memory, 16 trials, servers under emulated limits" in page

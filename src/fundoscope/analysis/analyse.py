@@ -20,10 +20,13 @@ from fundoscope.analysis.effects import Effects, Part
 from fundoscope.analysis.evidence import Evidence
 from fundoscope.analysis.findings import CellFinding, Findings, Response
 from fundoscope.analysis.model import explain_response
+from fundoscope.analysis.per_inference import MONTHLY, PerInference, per_inference
+from fundoscope.analysis.prices import SAGEMAKER, open_prices
 from fundoscope.analysis.published import statements
 from fundoscope.analysis.summaries import Summary, summarise_cells
 from fundoscope.analysis.table import WANTED, Table, metric_of, open_table
 from fundoscope.errors import FundoscopeError, pick
+from fundoscope.experiment.outcome import read_outcomes
 from fundoscope.experiment.study import Study
 from fundoscope.provenance import command, sha256_file, versions, write_whole
 
@@ -38,11 +41,17 @@ def analyse(
     prices: str | None = None,
     machines_by_level: Mapping[str, str] | None = None,
     spot: bool = False,
+    monthly: int = MONTHLY,
     today: date,
 ) -> Findings:
-    """`metric` replaces the design's response; `prices`, `machines_by_level` and `spot` its prices."""
+    """`metric` replaces the design's response; `prices`, `machines_by_level` and `spot` its prices.
+
+    `monthly`: requests, for what a month of the workload `invoke` costs.
+    """
     design, log, facts = study.design, study.log, study.machines()
-    bill = billing(design, prices=prices, machines=machines_by_level, spot=spot)
+    requested = _per_inference(study, prices, monthly)
+    # Of a study of requests these are what is priced: the machine that emulates an endpoint is no part of its bill.
+    bill = None if requested else billing(design, prices=prices, machines=machines_by_level, spot=spot)
     table = open_table(design, log, facts)
     if metric is not None and table.metrics:
         pick(table.metrics, metric, kind="metric in this study")
@@ -79,11 +88,19 @@ def analyse(
         comparisons=pairs,
         precision=precision(cells, response_name, cost),
         costs=cost,
+        per_inference=requested,
         statements=statements(evidence),
         warnings=tuple(warnings),
         made_by={"command": command(), "versions": versions(), "log_sha256": sha256_file(log), **_head(log)},
         versions=table.versions,
     )
+
+
+def _per_inference(study: Study, prices: str | None, monthly: int) -> PerInference | None:
+    if study.design.workload != "invoke" or not study.log.is_file():
+        return None
+    named = prices or (study.design.prices.list if study.design.prices else SAGEMAKER)
+    return per_inference(study.design, read_outcomes(study.log), open_prices(named), monthly=monthly)
 
 
 def _head(log: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fundoscope.analysis.effects import Effect, Effects
+from fundoscope.analysis.per_inference import PerInference
 from fundoscope.analysis.summaries import Ratio, Summary
 from fundoscope.experiment.design import Cell
 
@@ -169,3 +170,4 @@ class Findings:
     warnings: tuple[str, ...]  # "3 of 120 trials ran while others used the processors", "versions of … differ"
     made_by: Mapping[str, Any]  # command, versions, sha256 of the log
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of libraries, as the trials said
+    per_inference: PerInference | None = None  # of the workload invoke

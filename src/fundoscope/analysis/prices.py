@@ -23,6 +23,7 @@ from fundoscope.experiment.design import Design
 
 GB = 2**30  # bytes, as cloud providers bill them
 STALE_DAYS = 365
+SAGEMAKER = "aws-sagemaker-us-east-1-2025-01-26"  # what is meant where no list is named
 LISTS = Path(__file__).with_name("price_lists")
 
 Grade = Literal["A", "B", "C"]

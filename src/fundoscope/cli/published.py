@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 from fundoscope.cli.command import Answer, Commands, verb
 
 if TYPE_CHECKING:
-    from fundoscope.analysis.findings import Findings
     from fundoscope.analysis.summaries import Summary
     from fundoscope.analysis.thesis import Cell
-
-# What the workload `invoke` calls it -> what the thesis does.
-SCENARIOS = {"cold": "serverless-cold-start", "warm": "serverless-warm-up"}
-MODELS = {"mobilenet": "MobileNet", "vgg19": "VGG19"}
-METRICS = {"latency_s": "total_latency", "predict_s": "prediction_time"}
 
 
 def add_commands(commands: Commands) -> None:
@@ -52,22 +46,9 @@ def _ours(folder: Path) -> "tuple[dict[Cell, Summary], str]":
     from datetime import date
 
     from fundoscope.analysis.analyse import analyse
+    from fundoscope.analysis.thesis_ours import ours_of
     from fundoscope.experiment.study import open_study
 
     findings = analyse(open_study(folder), today=date.today())
-    return _cells(
-        findings
-    ), f"Measured here: {findings.study}, {findings.measured} trials, servers under emulated limits."
-
-
-def _cells(findings: "Findings") -> "dict[Cell, Summary]":
-    from fundoscope.analysis.thesis import Cell
-
-    found = {}
-    for cell in findings.cells:
-        levels = {**findings.design["settings"], **cell.cell.levels}
-        scenario, model = SCENARIOS.get(str(levels.get("schedule"))), MODELS.get(str(levels.get("artefact")))
-        for name, theirs in METRICS.items():
-            if scenario and model and name in cell.readings:
-                found[Cell(scenario, model, "memory", f"{levels.get('memory_mb')}MB", theirs)] = cell.readings[name]
-    return found
+    said = f"Measured here: {findings.study}, {findings.measured} trials, servers under emulated limits."
+    return ours_of(findings), said

@@ -147,6 +147,13 @@ def _study_arguments(parser: argparse.ArgumentParser) -> None:
         "--machine", action="append", default=[], metavar="[LEVEL=]NAME", help="of that list, for all or for a level"
     )
     parser.add_argument("--spot", action="store_true", help="at spot prices")
+    parser.add_argument(
+        "--monthly",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="requests a month, of the workload invoke (default: 100000)",
+    )
 
 
 def _plan(arguments: argparse.Namespace) -> Answer:
@@ -242,7 +249,13 @@ def _report(arguments: argparse.Namespace) -> Answer:
     out = arguments.out or arguments.study / "report.html"
     write_study_report(findings, out, series={f"{cell}-1": rows for cell, rows in series.items() if rows})
     sentences = answer_lines(findings)
-    return Answer({"report": str(out), "answer": sentences}, [*sentences, "", f"the report: {out.resolve()}"])
+    following = ""
+    if findings.per_inference:
+        words = ["fundoscope", "advise", "--study", str(arguments.study), "--traffic", "5000/day", "--objective"]
+        following = shlex.join([*words, "p95<2s"])
+    return Answer(
+        {"report": str(out), "answer": sentences}, [*sentences, "", f"the report: {out.resolve()}"], following
+    )
 
 
 def _findings(arguments: argparse.Namespace) -> tuple["Study", "Findings"]:
@@ -258,6 +271,7 @@ def _findings(arguments: argparse.Namespace) -> tuple["Study", "Findings"]:
         prices=arguments.prices,
         machines_by_level=_pairs(arguments.machine, "--machine", lone=True),
         spot=arguments.spot,
+        monthly=arguments.monthly,
         today=date.today(),
     )
     return study, findings

@@ -64,7 +64,7 @@ def _plan_sentences(found: "Plan") -> list[str]:
 
 
 def finding_lines(findings: "Findings") -> list[str]:
-    parts = (_cell_lines, _effect_lines, _comparison_lines, _statement_lines)
+    parts = (_cell_lines, _inference_lines, _effect_lines, _comparison_lines, _statement_lines)
     return [*answer_lines(findings), *findings.warnings, *(line for part in parts for line in part(findings))]
 
 
@@ -92,6 +92,20 @@ def _cell_lines(findings: "Findings") -> list[str]:
     header = ["cell", *findings.design["factors"], "n", metric or "", "low", "high", "USD"]
     more = len(findings.cells) - MOST_ROWS
     return ["", *table(rows, header=header), *([f"… and {more} more cells, in findings.json"] if more > 0 else [])]
+
+
+def _inference_lines(findings: "Findings") -> list[str]:
+    found = findings.per_inference
+    if found is None:
+        return []
+    header = ["cell", *findings.design["factors"], "billed as", "1000, as the thesis reckons", "1000, as billed",
+              f"a month of {found.monthly:,}"]  # fmt: skip
+    rows = []
+    for one in found.cells[:MOST_ROWS]:
+        billed = None if one.billed_per_thousand is None else f"{one.billed_per_thousand:.4f}"
+        dollars = [f"{one.thesis_per_thousand:.4f}", billed, f"{one.billed_per_month:.2f}"]
+        rows.append([one.cell.name, *map(str, one.cell.levels.values()), one.billed_as, *dollars])
+    return ["", f"US$ at {found.prices}", *table(rows, header=header)]
 
 
 def _effect_lines(findings: "Findings") -> list[str]:

@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -97,15 +97,18 @@ class ImageTarget:
             words += ["--volume", f"{self.model.resolve()}:{place}:ro"]
         if setting.unwritable:
             words += ["--read-only", *(["--read-only-tmpfs=false"] if self.image.engine == "podman" else [])]
-        return _run(self.image.engine, self.name, words)
+        return run_container(self.image.engine, self.name, words)
 
 
-def _run(engine: str, image: str, words: list[str]) -> Started:
+def run_container(
+    engine: str, image: str, words: list[str], arguments: Sequence[str] = ("serve",)
+) -> "RunningContainer":
+    """`words` are for the engine, `arguments` for the image. It runs until it is ended."""
     said = ""
     for before, after in WAYS[_plainest.get(engine, 0) :]:
         name = f"fundoscope-conform-{uuid.uuid4().hex[:12]}"
         began = perf_counter()
-        done = _engine(engine, *before, "run", "--detach", "--name", name, *after, *words, image, "serve")
+        done = _engine(engine, *before, "run", "--detach", "--name", name, *after, *words, image, *arguments)
         if done.returncode == 0:
             _plainest[engine] = WAYS.index((before, after))
             return RunningContainer(engine, done.stdout.split()[-1], began)
@@ -132,6 +135,9 @@ class RunningContainer:
 
     def ending(self) -> str:
         return f"exit status {self._state().get('ExitCode')}"
+
+    def killed_for_memory(self) -> bool:
+        return bool(self._state().get("OOMKilled"))
 
     def last_words(self) -> str:
         said = _engine(self._engine, "logs", "--tail", "20", self._id)

@@ -1,223 +1,340 @@
-"""Workload `invoke`: an endpoint here, under a serverless worker's limits, asked when the thesis asked.
+"""Workload `invoke`: an endpoint, asked when the thesis asked, or as a clinic would.
 
     warm       one request that does not count, then 25, five seconds apart
     cold       ten, each of a container that is started for it, its files not in memory
     real-time  25, five seconds apart, of a server that is always up
+    poisson    an open loop: `requests` at `rate_per_s`, independent of each other
+    trace      an open loop: the moments of a file
 
-A cold request is counted from the start of its container to its answer. What the server says of its own start (when
-its modules were imported, when it had answered a photograph) comes back with it, and proves that it was a fresh one.
+The endpoint is a process here, a container of an image, or SageMaker's (`endpoint`). A cold request is counted from the
+start of its container to its answer; that the container was fresh is proven by what it says of itself. Throttled and
+failed requests are counted, and are in no latency.
+
 How much processor time a serverless worker has is not published: memory_mb / mb_per_cpu processors is what AWS Lambda
 gives (one at 1,769 MB), and is an assumption here.
 """
 
-import http.client
 import json
-import os
 import re
-import signal
-import socket
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Literal
 
 from fundoscope.errors import FundoscopeError
-from fundoscope.experiment import requests
-from fundoscope.experiment.limits import Group, Limits, forget_files, limited
+from fundoscope.experiment import endpoints, sagemaker, schedules
+from fundoscope.experiment.callers import Caller, NoAnswer, Throttled
+from fundoscope.experiment.endpoints import Up, Worker
+from fundoscope.experiment.limits import forget_files
 from fundoscope.experiment.unavailable import Unavailable
 from fundoscope.quota import cores
 
-START_S = 180.0  # the longest a server may take: the platform's own limit
-ANSWER_S = 60.0
-POLL_S = 0.002
-LAST_WORDS = 500
+IN_FLIGHT = 64  # requests of an open loop at once: beyond, they wait here, and their latency counts it
 # What a server reads when it starts, and a host that never ran it has not in memory.
-READ_AT_START = ("fundoscope", "onnxruntime", "numpy", "PIL", "uvicorn", "tensorflow", "keras")
+READ_AT_START = ("fundoscope", "onnxruntime", "numpy", "PIL", "simplejpeg", "uvicorn", "tensorflow", "keras")
+IMAGE, SAGEMAKER = "image:", "sagemaker:"
+INSTANCE = re.compile(r"ml\.[a-z0-9-]+\.(?:(\d*)x)?(medium|large)")
 
 
 @dataclass(frozen=True)
 class InvokeJob:
-    artefact: str  # a folder, or one in --data
-    schedule: Literal["warm", "cold", "real-time"] = "warm"
-    memory_mb: int = 0  # 0: no limits
+    artefact: str  # a folder, or one in --data; of an endpoint elsewhere, what it is called
+    schedule: Literal["warm", "cold", "real-time", "poisson", "trace"] = "warm"
+    endpoint: str = "process"  # or image:NAME, or sagemaker:NAME; {artefact} and the other fields are filled in
+    memory_mb: int = 0  # a serverless worker's; 0: none
     mb_per_cpu: float = 1769.0
+    instance: str = ""  # ml.m5.xlarge: as many processors as it has
     stack: Literal["lean", "published"] = "lean"
+    format: str = ""  # of the artefact: onnx, savedmodel; empty: any
+    precision: str = ""  # of the artefact: float32, int8; empty: any
+    image: str = ""  # for {image} in the endpoint
+    client: Literal["http", "boto3"] = "http"  # how an endpoint here is asked; one elsewhere by boto3
     requests: int = 0  # 0: as many as the thesis sent
-    every_s: float | None = None  # None: as the thesis waited; a cold container is replaced and needs no waiting
+    every_s: float | None = None  # None: as the thesis waited; a cold container here is replaced and needs no waiting
+    rate_per_s: float = 1.0  # of poisson
+    trace: str = ""  # a file
+    faster: float = 1.0  # than the trace was recorded
     photograph: str = ""  # a file; empty: a drawn eye
+    cloudwatch_s: float = 300.0  # how long to wait for CloudWatch, of an endpoint of SageMaker's
+    unsafe: bool = False  # measure even an artefact that its guard refused; advice will not take it
 
     def __post_init__(self) -> None:
         if self.memory_mb < 0 or self.requests < 0:
             raise ValueError("memory_mb and requests cannot be below 0")
         if not self.mb_per_cpu > 0:
             raise ValueError(f"mb_per_cpu is {self.mb_per_cpu:g}, not above 0")
+        if self.memory_mb and self.instance:
+            raise ValueError("a worker has memory_mb or is an instance, not both")
+        if self.instance and not INSTANCE.fullmatch(self.instance):
+            raise ValueError(f"'{self.instance}' is no instance type such as ml.m5.xlarge")
+        if (self.schedule == "trace") != bool(self.trace):
+            raise ValueError("the schedule trace, and no other, has a file called trace")
+        if self.endpoint != "process" and not self.endpoint.startswith((IMAGE, SAGEMAKER)):
+            raise ValueError(f"endpoint is '{self.endpoint}', not process, image:NAME or sagemaker:NAME")
+        try:
+            self.named_endpoint()
+        except (KeyError, IndexError, ValueError):
+            raise ValueError(f"endpoint is '{self.endpoint}', in which braces name a field of the job") from None
 
-    def limits(self) -> Limits | None:
-        return Limits(self.memory_mb, self.memory_mb / self.mb_per_cpu) if self.memory_mb else None
+    def named_endpoint(self) -> str:
+        return self.endpoint.format_map(asdict(self))
+
+    def worker(self) -> Worker:
+        if self.instance:
+            return Worker(0, vcpus(self.instance))
+        return Worker(self.memory_mb, self.memory_mb / self.mb_per_cpu)
+
+    def when(self, seed: int, *, replaced: bool) -> schedules.Schedule:
+        """`replaced`: a cold container is replaced, not waited for."""
+        if self.schedule == "poisson":
+            return schedules.poisson(self.requests or 100, self.rate_per_s, seed)
+        if self.schedule == "trace":
+            return schedules.trace(Path(self.trace), faster=self.faster)
+        make = {"warm": schedules.warm, "cold": schedules.cold, "real-time": schedules.real_time}[self.schedule]
+        given: dict[str, Any] = {"requests": self.requests} if self.requests else {}
+        if self.every_s is not None or (replaced and self.schedule == "cold"):
+            given["every_s"] = self.every_s or 0.0
+        return make(**given)
+
+
+def vcpus(instance: str) -> int:
+    """ml.*.large has 2, xlarge 4, 2xlarge 8 and so on, in all families that serve."""
+    found = INSTANCE.fullmatch(instance)
+    assert found is not None
+    return 4 * int(found[1] or 1) if found[1] is not None else 2
 
 
 @dataclass(frozen=True)
 class Reply:
-    latency_s: float
-    predict_s: float
+    """What became of one request. Seconds are None where there was no answer."""
 
-
-@dataclass(frozen=True)
-class Server:
-    port: int
-    started: float  # monotonic
-    process: "subprocess.Popen[bytes]"
-    group: Group | None
+    latency_s: float | None = None
+    processing_s: float = 0.0
+    predict_s: float = 0.0
+    answer_bytes: int = 0
+    artefact: str = ""
+    container: Mapping[str, Any] | None = None
+    why_not: str = ""  # "throttled", or a sentence
 
 
 def run(job: InvokeJob, *, seed: int, data_folder: Path | None) -> dict[str, Any]:
-    artefact = _artefact(job, data_folder)
     photo = _photograph(job, seed)
-    limits = job.limits()
-    if limits and limits.cpus > cores():
-        raise Unavailable(f"{limits.cpus:.2f} processors are asked for, and this process may use {cores()}")
-    replies, starts, used = (_cold if job.schedule == "cold" else _warm)(job, artefact, photo, limits)
-    latencies = [reply.latency_s for reply in replies]
-    return {
+    if job.named_endpoint().startswith(SAGEMAKER):
+        replies, more = _elsewhere(job, photo, seed, data_folder)
+    else:
+        replies, more = _here(job, photo, seed, data_folder)
+    return _readings(replies) | more | {"photograph_bytes": len(photo)}
+
+
+def _readings(replies: Sequence[Reply]) -> dict[str, Any]:
+    answered = [reply for reply in replies if reply.latency_s is not None]
+    if not answered:
+        raise FundoscopeError(
+            f"none of {len(replies)} requests was answered ({replies[0].why_not})", "ask the endpoint yourself"
+        )
+    latencies = [reply.latency_s for reply in answered if reply.latency_s is not None]
+    errors = [reply.why_not for reply in replies if reply.why_not not in ("", "throttled", "not cold")]
+    found: dict[str, Any] = {
         "latency_s": statistics.median(latencies),
         "latency_mean_s": statistics.fmean(latencies),
-        "predict_s": statistics.median(reply.predict_s for reply in replies),
+        "predict_s": statistics.median(reply.predict_s for reply in answered),
+        "processing_s": statistics.fmean(reply.processing_s for reply in answered),
         "latencies_s": latencies,
-        "predicts_s": [reply.predict_s for reply in replies],
-        "requests": len(replies),
-        **{f"{phase}_s": statistics.median(start[phase] for start in starts) for phase in starts[0]},
-        **used,
-        "cpus": limits.cpus if limits else float(cores()),
-        "photograph_bytes": len(photo),
+        "predicts_s": [reply.predict_s for reply in answered],
+        "processings_s": [reply.processing_s for reply in answered],
+        "requests": len(answered),
+        "throttled": sum(reply.why_not == "throttled" for reply in replies),
+        "not_cold": sum(reply.why_not == "not cold" for reply in replies),
+        "errors": len(errors),
+        "answer_bytes": round(statistics.fmean(reply.answer_bytes for reply in answered)),
+        "artefact_digest": answered[0].artefact,
+        **_phases([reply.container for reply in answered if reply.container]),
+    }
+    return found | ({"first_error": errors[0]} if errors else {})
+
+
+def _phases(containers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of a start, what each phase took: the median over the containers that were started."""
+    starts = {each["id"]: each["phases_s"] for each in containers}
+    names = dict.fromkeys(name for phases in starts.values() for name in phases)
+    return {
+        f"{name}_s": statistics.median(phases[name] for phases in starts.values() if name in phases) for name in names
     }
 
 
-def _schedule(job: InvokeJob) -> requests.Schedule:
-    make = {"warm": requests.warm, "cold": requests.cold, "real-time": requests.real_time}[job.schedule]
-    given: dict[str, Any] = {"requests": job.requests} if job.requests else {}
-    if job.schedule == "cold" or job.every_s is not None:
-        given["every_s"] = job.every_s or 0.0
-    return make(**given)
-
-
-Found = tuple[list[Reply], list[dict[str, float]], dict[str, float]]
-
-
-def _warm(job: InvokeJob, artefact: Path, photo: bytes, limits: Limits | None) -> Found:
-    schedule = _schedule(job)
-    with _serving(job, artefact, limits) as server:
-        for _ in range(schedule.uncounted or 1):
-            _ask(server, photo, time.monotonic())
-        began, replies = time.monotonic(), []
-        for at_s in schedule.at_s:
-            due = began + at_s
-            time.sleep(max(0.0, due - time.monotonic()))
-            replies.append(_ask(server, photo, due))
-        return replies, [_phases(server)], _used(server)
-
-
-def _cold(job: InvokeJob, artefact: Path, photo: bytes, limits: Limits | None) -> Found:
-    replies, starts, used = [], [], []
-    for _ in _schedule(job).at_s:
-        forget_files(artefact, *_libraries())
-        with _serving(job, artefact, limits) as server:
-            replies.append(_ask(server, photo, server.started))
-            starts.append(_phases(server))
-            used.append(_used(server))
-    return replies, starts, {name: max(each[name] for each in used) for name in used[0]}
-
-
-@contextmanager
-def _serving(job: InvokeJob, artefact: Path, limits: Limits | None) -> Iterator[Server]:
-    port = _free_port()
-    words = [sys.executable, "-m", "fundoscope.cli.main", "serve", str(artefact), "--port", str(port)]
-    words += ["--platform", "serverless"] if job.schedule != "real-time" else []
-    words += ["--stack", "published", "--load", "first-request"] if job.stack == "published" else []
-    with limited(limits) if limits else nullcontext() as group, TemporaryFile() as said:
-        command = group.words(words) if group else words
-        started = time.monotonic()
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
-        server = Server(port, started, process, group)
-        try:
-            _wait_until_healthy(server)
-            yield server
-        except (OSError, http.client.HTTPException) as problem:
-            said.seek(0)
-            raise _what_happened(server, job, problem, said.read()[-LAST_WORDS:].decode(errors="replace")) from None
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _what_happened(server: Server, job: InvokeJob, problem: Exception, words: str) -> Exception:
-    if server.group and server.group.killed_for_memory():
-        return MemoryError(f"the server was ended for want of memory at {job.memory_mb} MB")
-    return FundoscopeError(f"the server did not answer ({problem})", f"the last it said: {words.strip()}")
-
-
-def _wait_until_healthy(server: Server) -> None:
-    while time.monotonic() < server.started + START_S:
-        if server.process.poll() is not None or (server.group and server.group.killed_for_memory()):
-            raise ConnectionError("it has ended")
-        with suppress(OSError, http.client.HTTPException):
-            if _request(server, "GET", "/ping")[0] == 200:
-                return
-        time.sleep(POLL_S)
-    raise ConnectionError(f"no answer after {START_S:g} s")
-
-
-def _ask(server: Server, photo: bytes, due: float) -> Reply:
-    status, body = _request(server, "POST", "/invocations", photo)
-    latency_s = time.monotonic() - due
-    if status != 200:
-        raise ConnectionError(f"status {status}: {body[:200].decode(errors='replace')}")
-    answer = json.loads(body)
-    timings = answer.get("timings_ms", {})
-    predict_ms = timings.get("predict", answer.get("prediction_time", 0.0))  # the second is the published stack's
-    return Reply(latency_s, float(predict_ms) / 1000)
-
-
-def _request(server: Server, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_S)
+def _here(job: InvokeJob, photo: bytes, seed: int, data: Path | None) -> tuple[list[Reply], dict[str, Any]]:
+    artefact, worker, schedule = _artefact(job, data), job.worker(), job.when(seed, replaced=True)
+    worker.check()
+    start, files = _starter(job, artefact)
+    used: list[dict[str, float]] = []
     try:
-        connection.request(method, path, body, {"Content-Type": "image/jpeg"} if body else {})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
+        if schedule.cold:
+            replies: list[Reply] = []
+            for _ in schedule.at_s:
+                forget_files(*files)
+                with start() as up:
+                    replies.append(_proven(job, _ask(up.ask, photo, up.began, cold=True), replies))
+                    used.append(up.used())
+                    if up.killed_for_memory():
+                        raise MemoryError
+        else:
+            with start() as up:
+                replies = _send(schedule, up.ask, photo)
+                used.append(up.used())
+                if up.killed_for_memory():
+                    raise MemoryError
+    except MemoryError:
+        raise MemoryError(f"the server was ended for want of memory at {job.memory_mb} MB") from None
+    refused = _refused_why(json.loads((artefact / "artefact.json").read_text(encoding="utf-8")))
+    most = {name: max(each[name] for each in used) for name in used[0]}
+    return replies, {**most, "cpus": worker.cpus or float(cores()), "artefact_refused": refused}
 
 
-def _phases(server: Server) -> dict[str, float]:
-    """Seconds from the start of the worker to the end of each phase, as it says itself; empty: it does not."""
-    status, body = _request(server, "GET", "/metrics")
-    if status != 200:
+Start = Callable[[], AbstractContextManager[Up]]
+
+
+def _starter(job: InvokeJob, artefact: Path) -> tuple[Start, list[Path]]:
+    """How its server is started, and what that reads."""
+    platform = "real-time" if job.schedule == "real-time" or job.instance else "serverless"
+    worker, name = job.worker(), job.named_endpoint()
+    if name == "process":
+        more = {"platform": platform, "stack": job.stack, "client": job.client}
+        return partial(endpoints.process, artefact, worker, unsafe=job.unsafe, **more), [artefact, *_libraries()]
+    image = name.removeprefix(IMAGE)
+    start = partial(endpoints.container, image, artefact, worker, platform=platform, stack=job.stack, client=job.client)
+    return start, [artefact, *endpoints.image_files(image)]
+
+
+def _elsewhere(job: InvokeJob, photo: bytes, seed: int, data: Path | None) -> tuple[list[Reply], dict[str, Any]]:
+    """SageMaker's: what the cell says it is must be what it is, and CloudWatch's figures come beside ours."""
+    name = job.named_endpoint().removeprefix(SAGEMAKER)
+    described = sagemaker.describe(name)
+    sagemaker.check(described, name=name, memory_mb=job.memory_mb, instance=job.instance)
+    schedule, began, up = job.when(seed, replaced=False), datetime.now(UTC), endpoints.sagemaker(name)
+    replies = _send(schedule, up.ask, photo)
+    if schedule.cold:
+        fresh: list[Reply] = []
+        for reply in replies:
+            fresh.append(_proven(job, reply, fresh))
+        replies = fresh
+    answered = [reply for reply in replies if reply.latency_s is not None]
+    if not answered:
+        return replies, {}
+    sent = len(answered) + schedule.uncounted
+    return replies, _guard(job, data, answered[0]) | _cloudwatch(name, described, job, began, sent, answered)
+
+
+def _guard(job: InvokeJob, data: Path | None, reply: Reply) -> dict[str, str]:
+    """Of an artefact elsewhere, where we have it here too; else nothing is said, and advice will say that."""
+    try:
+        artefact = _artefact(job, data)
+    except (FundoscopeError, Unavailable):
         return {}
-    pattern = r'fundoscope_start_seconds\{[^}]*phase="(\w+)"[^}]*\} ([0-9.e+-]+)'
-    return {phase: float(seconds) for phase, seconds in re.findall(pattern, body.decode())}
+    about = json.loads((artefact / "artefact.json").read_text(encoding="utf-8"))
+    if about.get("digest") != reply.artefact:
+        message = (
+            f"the endpoint answers with the artefact {reply.artefact[:12] or 'without a name'}, not {job.artefact}"
+        )
+        raise FundoscopeError(message, f"deploy {artefact}, or take --data out")
+    return {"artefact_refused": _refused_why(about)}
 
 
-def _used(server: Server) -> dict[str, float]:
-    if server.group is None:
-        return {}
-    peak = server.group.peak_bytes()
-    found = {"throttled_s": server.group.throttled_s()}
-    return found | ({"peak_mb": peak / 2**20} if peak is not None else {})
+def _refused_why(about: Mapping[str, Any]) -> str:
+    """Why its guard refused an artefact; empty: it did not."""
+    guard = about.get("guard") or {}
+    return "" if guard.get("passed", True) else str(guard.get("why", "its guard"))
+
+
+def _cloudwatch(
+    name: str, described: sagemaker.Described, job: InvokeJob, began: datetime, sent: int, answered: Sequence[Reply]
+) -> dict[str, Any]:
+    """Its figures beside ours. What it does not say, or to us, is no reason to lose what was measured."""
+    try:
+        counted = sagemaker.counted(name, described.variant, began=began, requests=sent, wait_s=job.cloudwatch_s)
+    except FundoscopeError as problem:
+        return {"cloudwatch_missing": sent, "cloudwatch_error": problem.message}
+    return sagemaker.reconciled(
+        counted,
+        requests=sent,
+        mean_latency_s=statistics.fmean(reply.latency_s or 0.0 for reply in answered),
+        mean_processing_s=statistics.fmean(reply.processing_s for reply in answered),
+    )
+
+
+def _send(schedule: schedules.Schedule, ask: Caller, photo: bytes) -> list[Reply]:
+    for _ in range(schedule.uncounted):
+        _ask(ask, photo, time.monotonic())
+    began = time.monotonic()
+    if schedule.open:
+        with ThreadPoolExecutor(IN_FLIGHT) as callers:
+            sent = []
+            for at_s in schedule.at_s:
+                time.sleep(max(0.0, began + at_s - time.monotonic()))
+                sent.append(callers.submit(_ask, ask, photo, began + at_s))
+            return [one.result() for one in sent]
+    replies = []
+    for at_s in schedule.at_s:
+        time.sleep(max(0.0, began + at_s - time.monotonic()))
+        replies.append(_ask(ask, photo, time.monotonic()))
+    return replies
+
+
+def _ask(ask: Caller, photo: bytes, due: float, *, cold: bool = False) -> Reply:
+    sent = time.monotonic()
+    try:
+        body = ask(photo)
+        latency_s, answer = time.monotonic() - due, json.loads(body)
+        timings = answer["timings_ms"]
+    except Throttled:
+        return Reply(why_not="throttled")
+    except NoAnswer as problem:
+        return Reply(why_not=str(problem))
+    except (ValueError, KeyError, TypeError):
+        return Reply(why_not="the answer is not a grading")
+    processing_s = latency_s if cold else min(timings.get("total", 1e9) / 1000, time.monotonic() - sent)
+    return Reply(
+        latency_s,
+        processing_s,
+        timings.get("predict", 0.0) / 1000,
+        len(body),
+        str(answer.get("artefact", "")),
+        answer.get("container"),
+    )
+
+
+def _proven(job: InvokeJob, reply: Reply, before: Sequence[Reply]) -> Reply:
+    """A reply to a cold request, if its container says so: nobody was answered before, and nobody had met it."""
+    if reply.container is None:  # the published server says nothing of itself; here we have started it ourselves
+        return reply if reply.latency_s is None or not job.endpoint.startswith(SAGEMAKER) else Reply(why_not="not cold")
+    met = {one.container["id"] for one in before if one.container}
+    fresh = reply.container["answered"] == 1 and reply.container["id"] not in met
+    return reply if fresh else Reply(why_not="not cold")
 
 
 def _artefact(job: InvokeJob, data: Path | None) -> Path:
-    for folder in (data / job.artefact if data else Path(job.artefact), Path(job.artefact)):
-        if (folder / "artefact.json").is_file():
-            return folder.resolve()
-    hint = "give a folder that `fundoscope export` wrote, or --data, the folder that it is in"
-    raise FundoscopeError(f"{job.artefact} is not an artefact", hint)
+    """In --data, under its name or, where there are several of it, under its format or precision."""
+    format = job.format or ("savedmodel" if job.stack == "published" else "")
+    wanted = {"format": format, "precision": job.precision}
+    places = [folder for folder in ((data / job.artefact) if data else None, Path(job.artefact)) if folder]
+    found = [
+        path for place in places for path in (place, *sorted(place.glob("*"))) if (path / "artefact.json").is_file()
+    ]
+    if not found:
+        hint = "give a folder that `fundoscope export` wrote, or --data, the folder that it is in"
+        raise FundoscopeError(f"{job.artefact} is not an artefact", hint)
+    for path in found:
+        about = json.loads((path / "artefact.json").read_text(encoding="utf-8"))
+        if all(not value or about.get(name) == value for name, value in wanted.items()):
+            return path.resolve()
+    asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
+    raise Unavailable(f"there is no {job.artefact} of {asked} in {places[0]}")
 
 
 def _photograph(job: InvokeJob, seed: int) -> bytes:
@@ -238,10 +355,3 @@ def _libraries() -> list[Path]:
         if spec is not None and spec.origin:
             found.append(Path(spec.origin).parent)
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

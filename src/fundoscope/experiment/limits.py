@@ -134,13 +134,13 @@ def _remove(folder: Path) -> None:
 
 def forget_files(*folders: Path) -> int:
     """Out of the page cache, as on a host that has never run this: how many files."""
+    os.sync()  # what is not on disk yet would stay
     count = 0
     for folder in folders:
         for path in [folder] if folder.is_file() else folder.rglob("*"):
             if path.is_file() and not path.is_symlink():
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
-                    os.fsync(descriptor)  # what is not on disk yet would stay
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                     count += 1
                 finally:

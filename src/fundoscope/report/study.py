@@ -57,6 +57,7 @@ def _context(findings: Findings, series: Series) -> dict[str, Any]:
         "pareto": charts.pareto_picture(findings),
         "machine_costs": tables.machine_cost_table(findings, costs) if costs else None,
         "cell_costs": tables.cost_table(findings, costs) if costs else None,
+        "per_inference": tables.inference_table(findings),
         "elsewhere": tables.elsewhere_table(findings, costs) if costs else None,
         "failures": tables.failure_table(findings),
         "last_words": _last_words(findings),

@@ -354,6 +354,40 @@ def cost_table(findings: Findings, costs: Costs) -> Table | None:
     return table(f"{findings.study}-costs", "What a trial of each cell costs", columns, rows, note=note, sortable=True)
 
 
+def inference_table(findings: Findings) -> Table | None:
+    found = findings.per_inference
+    if found is None:
+        return None
+    columns = (
+        Column("Cell", ("cell",), False),
+        Column("Levels", ("levels",), False),
+        Column("Billed as", ("billed_as",), False),
+        Column("Requests measured", ("requests",)),
+        Column("US$ a thousand, as the thesis reckons", ("thesis_usd_per_thousand",)),
+        Column("US$ a thousand, as billed", ("billed_usd_per_thousand",)),
+        Column(f"US$ a month of {found.monthly:,} requests", ("billed_usd_per_month",)),
+    )
+    rows = [
+        (
+            Entry(one.cell.name, (one.cell.name,), one.cell.number),
+            text(levels_of(one.cell)),
+            text(one.billed_as),
+            whole(one.requests),
+            money(one.thesis_per_thousand),
+            money(one.billed_per_thousand),
+            money(one.billed_per_month),
+        )
+        for one in found.cells
+    ]
+    note = (
+        "As the thesis reckons: price × what the caller waited. As billed: the milliseconds of processing, each "
+        "request rounded up, and the bytes moved; an instance is rented, and costs the same at any traffic. A cold "
+        "request is counted whole, its container's start too, for it is not documented that a start is free."
+    )
+    caption = f"What an inference costs ({found.prices})"
+    return table(f"{findings.study}-per-inference", caption, columns, rows, note=note, sortable=True)
+
+
 def elsewhere_table(findings: Findings, costs: Costs) -> Table | None:
     columns = (
         Column("Machine", ("machine",), False),
