@@ -5,8 +5,9 @@
 simulate  the simulation of each option, and of all: to reach, 20 s
 advise    the same with everything that follows from it: bootstrap, break-even rates, what would flip the advice
 
-For two shapes of traffic: any time of day and night, and eight hours of working days, which queue more. Measured is
-processor time as well as time: one process, one thread.
+For three shapes of traffic: any time of day and night; eight hours of working days, which queue more; and three minutes
+of working days, which is more than any pool of them can take, so that every request has to be followed. Measured is
+processor time as well as time: one process, one thread; `taskset -c 0` holds it to one core.
 """
 
 import argparse
@@ -41,7 +42,12 @@ def main() -> int:
     requests = arguments.requests // 50 if arguments.quick else arguments.requests
     options = thirty_options()
     found: dict[str, Any] = {"machine": this_machine().to_json(), "requests": requests, "options": len(options)}
-    for shape in (monthly(requests), working_hours("working hours", requests)):
+    shapes = (
+        monthly(requests),
+        working_hours("working hours", requests),
+        working_hours("more than all of them can take", requests, opens=8, closes=8.05),
+    )
+    for shape in shapes:
         found[shape.name] = measured(shape, options)
         print(shape.name, json.dumps(found[shape.name], indent=2))
     if arguments.json:

@@ -1,23 +1,23 @@
 """Advice: dollars that can be checked by hand, what may not be advised, and how sure it is."""
 
 import json
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 import pytest
 
-from fundoscope.analysis.advise import (
-    Advice,
-    ArtefactGuard,
-    Objective,
-    advise,
-    parse_objective,
-)
-from fundoscope.analysis.month import Estimate, ProvisionedPrice, statistics_of
-from fundoscope.analysis.options import Autoscaling, Batch, Latency, Option, RealTime, Serverless, every_way
+from fundoscope.analysis.advice_words import headline, how_sure, told_break_evens, what_would_change
+from fundoscope.analysis.advise import Advice, ArtefactGuard, Certainty, Objective, advise, parse_objective
+from fundoscope.analysis.amounts import dollars, percent, seconds
+from fundoscope.analysis.break_even import curves
+from fundoscope.analysis.country import country_plan
+from fundoscope.analysis.month import Estimate, ProvisionedPrice, Tariff, statistics_of
+from fundoscope.analysis.options import Autoscaling, Batch, Latency, Option, RealTime, Serverless
 from fundoscope.analysis.prices import GB, open_prices
 from fundoscope.analysis.simulate import simulate
-from fundoscope.analysis.traffic import COUNTRY, MONTH_S, Traffic, constant, monthly, working_hours
+from fundoscope.analysis.traffic import COUNTRIES, MONTH_S, Traffic, constant, monthly, working_hours
+from fundoscope.deploy import endpoint
 from fundoscope.errors import FundoscopeError
 
 PRICES = open_prices("aws-sagemaker-us-east-1-2025-01-26")
@@ -74,7 +74,7 @@ def test_a_month_costs_what_a_hand_reckons() -> None:
     ],
 )
 def test_break_even_rates_are_those_of_the_published_table(memory_mb: int, instance: str, busy: float) -> None:
-    for idle_s, how in ((LONG_IDLE, "closed form"), (600.0, "bisection")):
+    for idle_s, how in ((LONG_IDLE, "closed form"), (600.0, "search")):
         pool, rented = Serverless(memory_mb, 200, idle_s=idle_s), RealTime(instance)
         (found,) = advice(monthly(10_000), {pool: HALF, rented: HALF}).break_evens
         assert (found.below, found.above, found.how) == (pool.name, rented.name, how)
@@ -162,8 +162,9 @@ def test_containers_kept_ready_have_no_price_unless_it_is_given() -> None:
 def test_a_price_that_the_list_lacks_is_an_error() -> None:
     with pytest.raises(FundoscopeError, match="has no price for 'ml.m9.xlarge'"):
         advice(monthly(1000), {RealTime("ml.m9.xlarge"): HALF})
-    with pytest.raises(FundoscopeError, match="has no price for 8192 MB"):
-        advice(monthly(1000), {Serverless(8192): HALF})
+    small = replace(PRICES, serverless=replace(PRICES.serverless, memory_gb=(1, 2)))  # type: ignore[type-var]
+    with pytest.raises(FundoscopeError, match="has no price for 3072 MB"):
+        advise(monthly(1000), [Serverless(3072)], {Serverless(3072).name: HALF}, small, parse_objective("p95<2s"))
 
 
 def test_rare_requests_are_cold_and_miss_an_objective_that_warm_ones_meet() -> None:
@@ -244,18 +245,12 @@ def test_options_that_cannot_be_told_apart_or_were_not_measured_are_refused() ->
         advise(monthly(1000), [], {}, PRICES, objective)
 
 
-def test_a_whole_country_comes_out_as_one_table() -> None:
-    options = [
-        *every_way([2048], ["ml.c7g.xlarge"], most=16, workers=4),
-        RealTime("ml.c7g.xlarge", 4, Autoscaling(16), workers=4),
-    ]
-    latencies = {option.name: HALF for option in options}
-    found = advise(COUNTRY, options, latencies, PRICES, parse_objective("p95<2s"), resamples=5)
+def test_of_a_whole_country_a_week_is_simulated_and_a_month_is_billed() -> None:
+    pool, instances = Serverless(2048), RealTime("ml.c7g.xlarge", 4, Autoscaling(16), workers=4)
+    found = advice(COUNTRIES["brazil"].traffic(), {pool: HALF, instances: HALF})
     assert found.simulated_days == 7
-    assert len(found.estimates) == len(options) == 7
-    pool = next(each for each in found.estimates if each.name == Serverless(2048).name)
     # 5.6 million photographs of half a second at 2 GB.
-    assert pool.usd == pytest.approx(5_600_000 * 0.5 * 2 * 0.00002, rel=0.02)
+    assert row(found, pool).usd == pytest.approx(5_600_000 * 0.5 * 2 * 0.00002, rel=0.02)
     assert found.advised is not None
 
 
@@ -277,3 +272,115 @@ def test_a_break_even_that_an_instance_cannot_serve_is_said_to_be_so() -> None:
     (found,) = advice(constant(0.1), {pool: HALF, rented: HALF}).break_evens
     assert found.rate_per_s * 0.5 == pytest.approx(2.42, abs=0.03)
     assert not found.keeps_up
+
+
+def test_a_dearer_pool_gets_the_room_it_needs_before_it_breaks_even() -> None:
+    """A limit costs nothing, and is raised with the traffic: 5 at once or 200, the rate is the same."""
+    rates = []
+    for most in (5, 200):
+        pool, rented = Serverless(6144, most), RealTime("ml.m5.xlarge", workers=50)
+        (found,) = advice(monthly(10_000), {pool: HALF, rented: HALF}).break_evens
+        assert found.keeps_up
+        rates.append(found.rate_per_s)
+    assert rates[0] == pytest.approx(rates[1])
+
+
+def test_curves_meet_where_two_ways_break_even_and_end_where_they_no_longer_keep_up() -> None:
+    pool, rented = Serverless(4096, 200), RealTime("ml.m5.xlarge")
+    traffic = monthly(100_000)
+    (found,) = advice(traffic, {pool: HALF, rented: HALF}).break_evens
+    latencies = {pool.name: HALF, rented.name: HALF}
+    one, other = curves([pool, rented], latencies, Tariff(PRICES), traffic)
+    costs = [np.interp(found.requests_per_month, each.requests_per_month, each.usd) for each in (one, other)]
+    assert costs[0] == pytest.approx(costs[1], rel=0.01)
+    assert one.requests_per_month[-1] == pytest.approx(1e8)
+    assert other.requests_per_month[-1] < 2 * MONTH_S < other.requests_per_month[-1] * 1.3  # two a second is all
+
+
+def test_trials_that_differ_make_advice_less_sure_than_readings_that_do() -> None:
+    """The same readings: shuffled over the trials, or each trial its own level."""
+    levels = np.repeat([0.35, 0.45, 0.55], 20)
+    apart = Latency(tuple(levels.tolist()), (3.0,) * 9, warm_trials=(20, 20, 20))
+    spread = {True: [], False: []}
+    for trials, found in spread.items():
+        draw = np.random.default_rng(3)
+        latency = apart if trials else replace(apart, warm_trials=())
+        found += [latency.resampled(draw).mean_warm_s for _ in range(400)]
+    assert np.std(spread[False]) == pytest.approx(levels.std() / np.sqrt(60), rel=0.15)
+    assert np.std(spread[True]) == pytest.approx(levels.std() / np.sqrt(3), rel=0.15)
+
+
+def test_minutes_and_hours_are_objectives_too() -> None:
+    assert parse_objective("p95<24h") == Objective("p95", 86400.0)
+    assert parse_objective("mean < 5 min") == Objective("mean", 300.0)
+    night = Batch("ml.c5.large")
+    assert advice(working_hours("clinic", 20_000), {night: HALF}, "p95<24h").advised == night.name
+
+
+def test_more_than_can_be_simulated_is_refused_before_it_is_drawn() -> None:
+    with pytest.raises(FundoscopeError, match="86,400,000 requests a day are more than are simulated"):
+        advice(constant(1000.0), {Serverless(1024): HALF})
+
+
+def test_advice_in_words() -> None:
+    pool, instance = Serverless(2048), RealTime("ml.c5.large")
+    found = advice(constant(0.1), {pool: HALF, instance: HALF})
+    assert headline(found).startswith(f"{pool.name}: 5.")
+    assert "a thousand; p50 0.5 s, p95 0.5 s, p99 not known from so few readings; " in headline(found)
+    assert headline(found).endswith("% cold, none throttled")
+    assert how_sure(found) == "in all 20 resamples of the readings it is the cheapest that meets p95<2s"
+    unsure = replace(found, certainty=Certainty(0.9, 0.85, 0.8, 200))
+    assert how_sure(unsure) == (
+        "in 80 % of 200 resamples of the readings it is the cheapest that meets p95<2s: it meets it in 85 %, and none "
+        "that does is cheaper in 90 %"
+    )
+    assert what_would_change(found).startswith("if its requests took ")
+    assert told_break_evens(found)[0].endswith(f"requests a month: {pool.name} below that, {instance.name} above")
+    none = advice(constant(0.1), {pool: HALF}, "p95<100ms")
+    assert headline(none) == (
+        f"no way that was measured can be advised for p95<0.1s: {pool.name}, for one, will not do: its p95 is 0.5 s"
+    )
+    assert (how_sure(none), what_would_change(none), told_break_evens(none)) == ("", "", [])
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (seconds(None), "–"),
+        (seconds(inf), "never"),
+        (seconds(0.1234), "0.123 s"),
+        (seconds(150.0), "2.5 min"),
+        (seconds(50_000.0), "13.9 h"),
+        (dollars(None), "not known"),
+        (dollars(0.00123), "0.0012"),
+        (dollars(1234.5), "1,234.50"),
+        (dollars(0.0), "0.00"),
+        (percent(0.0), "0 %"),
+        (percent(0.00001), "< 0.01 %"),
+        (percent(0.1234), "12.3 %"),
+    ],
+)
+def test_amounts_are_said_for_people(said: str, words: str) -> None:
+    assert said == words
+
+
+def test_what_is_deployed_of_an_option_keeps_its_numbers() -> None:
+    scaled = RealTime("ml.c5.large", 2, Autoscaling(6), workers=2)
+    assert scaled.to_deploy(HALF) == endpoint.RealTime("ml.c5.large", 2, endpoint.Autoscaling(2, 6, 120))
+    assert RealTime("ml.c5.large").to_deploy(HALF) == endpoint.RealTime("ml.c5.large")
+    with pytest.raises(FundoscopeError, match="cannot have 300 requests at once"):
+        Serverless(1024, 300)
+
+
+def test_a_country_is_planned_by_the_year_with_what_each_way_takes() -> None:
+    pool, night = Serverless(2048, 60), Batch("ml.c5.large")
+    brazil = COUNTRIES["brazil"]
+    found = advice(brazil.traffic(), {pool: HALF, night: HALF})
+    plan = country_plan(brazil, found, {pool.name: HALF, night.name: HALF})
+    assert plan.photographs_per_year == 67_200_000
+    assert plan.peak_per_s == pytest.approx(8.84, abs=0.005)
+    one, other = plan.rows
+    assert one.usd_per_year == pytest.approx(67_200_000 * 0.5 * 2 * 0.00002, rel=0.02)
+    assert (one.way, one.takes) == (pool.name, "60 at once")
+    assert one.cannot == "more than 60 at once (200 is the most there is) are refused: about 120 a second"
+    assert other.cannot.startswith("its p95 is ")

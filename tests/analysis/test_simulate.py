@@ -227,11 +227,12 @@ def test_instances_are_added_after_three_busy_minutes_and_removed_after_fifteen_
 
 def test_an_instance_that_was_given_up_refuses_until_it_is_back() -> None:
     option = RealTime("any", scale_to_zero=True, start_s=300, zero_after_s=900)
-    arrivals = np.array([10.0, 200.0, 359.0, 361.0, 1000.0, 5000.0])
-    run = simulate(option, Latency((1.0,)), arrivals, horizon_s=7200)
-    # Seen at 60 s, there at 360 s; given up at 1920 s, after fifteen minutes without a request; seen again at 5040 s.
+    arrivals = 3600 + np.array([10.0, 200.0, 359.0, 361.0, 1000.0, 5000.0])
+    run = simulate(option, Latency((1.0,)), arrivals, horizon_s=10800)
+    # There from the beginning, given up at 900 s. Of the next hour: seen at 60 s, there at 360 s; given up at 1920 s,
+    # after fifteen minutes without a request; seen again at 5040 s.
     assert run.latency_s.tolist() == [inf, inf, inf, 1, 1, inf]
-    assert run.billed.instance_s == pytest.approx((1920 - 60) + (6240 - 5040))
+    assert run.billed.instance_s == pytest.approx(900 + (1920 - 60) + (6240 - 5040))
 
 
 def test_a_night_by_hand() -> None:
@@ -279,3 +280,33 @@ def test_an_empty_month_costs_what_stands_ready() -> None:
     assert simulate(Serverless(1024), MEASURED, empty).billed.processing_ms == 0
     assert simulate(RealTime("any"), MEASURED, empty).billed.instance_s == MONTH_S
     assert simulate(Batch("any"), MEASURED, empty).billed.instance_s == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rate=st.floats(0.5, 30),
+    most=st.integers(1, 8),
+    ready=st.integers(0, 2),
+    idle_s=st.floats(0.5, 20),
+)
+def test_a_crowded_pool_is_as_when_every_container_is_asked(
+    seed: int, rate: float, most: int, ready: int, idle_s: float
+) -> None:
+    """The plainest way: containers are a list, those in use and those that are not, and each request looks at all."""
+    option = Serverless(1024, most, min(ready, most), idle_s)
+    draw = np.random.default_rng(seed)
+    arrivals = np.cumsum(draw.exponential(1 / rate, 150))
+    warm_s, cold_s = draw.uniform(0.2, 1.0, 150), draw.uniform(2.0, 5.0, 150)
+    cold, level = _one_by_one(option, arrivals, warm_s, cold_s)
+    in_use: list[float] = []
+    left_at = dict.fromkeys(range(1, most + 1), -inf)
+    for i, at in enumerate(arrivals.tolist()):
+        for end in sorted(end for end in in_use if end <= at):
+            left_at[len(in_use)] = end
+            in_use.remove(end)
+        k = len(in_use) + 1
+        assert level[i] == (k if k <= most else 0)
+        if k <= most:
+            assert cold[i] == (k > option.provisioned_concurrency and at - left_at[k] > idle_s)
+            in_use.append(at + (cold_s if cold[i] else warm_s)[i])

@@ -1,6 +1,8 @@
 """Arrivals: as many as were asked for, when they were asked for, the same for the same seed; files read strictly."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fundoscope.analysis.traffic import (
-    COUNTRY,
+    COUNTRIES,
     DAY_S,
     HOUR_S,
     MONTH_S,
+    Traffic,
     constant,
     monthly,
     open_traffic,
@@ -37,12 +40,22 @@ def test_the_same_seed_gives_the_same_month_and_another_another() -> None:
 
 
 def test_a_country_is_67_million_photographs_a_year_in_working_hours() -> None:
-    assert COUNTRY.expected() * 12 == pytest.approx(67_200_000)  # 16.8 million x two eyes x two photographs
-    # 22 working days of a month that begins on a Monday, eight hours each.
-    assert COUNTRY.peak_per_s == pytest.approx(5_600_000 / (22 * 8 * 3600))
-    assert COUNTRY.mean_per_s == pytest.approx(5_600_000 / 2_592_000)
-    assert COUNTRY.open_days == 22
-    assert open_traffic("country") is COUNTRY
+    brazil = COUNTRIES["brazil"]
+    assert brazil.photographs_per_year == 67_200_000  # 16.8 million x two eyes x two photographs
+    traffic = brazil.traffic()
+    assert traffic.expected() * 12 == pytest.approx(67_200_000)
+    assert traffic.peak_per_s == pytest.approx(5_600_000 / (22 * 8 * 3600))
+    assert traffic.mean_per_s == pytest.approx(5_600_000 / 2_592_000)
+    assert traffic.open_days == 22
+    twice = replace(brazil, eyes=1, photographs=1, per_year=2.0, opens=7.0, closes=19.0).traffic()
+    assert twice.peak_per_s == pytest.approx(2 * 16.8e6 / 12 / (22 * 12 * 3600))
+    assert twice.name == "Brazil: 16.8 million people, 2 times a year"
+
+
+@pytest.mark.parametrize("wrong", [{"people": 0}, {"eyes": 0}, {"per_year": 0.0}, {"opens": 16.0, "closes": 8.0}])
+def test_a_screening_of_nobody_is_no_traffic(wrong: dict[str, Any]) -> None:
+    with pytest.raises(FundoscopeError):
+        replace(COUNTRIES["brazil"], **wrong)
 
 
 def test_working_hours_leave_nights_and_weekends_empty() -> None:
@@ -112,18 +125,46 @@ def test_a_file_that_is_not_traffic_is_refused_in_one_sentence(tmp_path: Path, t
     assert problem.value.hint
 
 
-def test_a_rate_is_a_number_above_zero_and_anything_else_a_file() -> None:
-    assert open_traffic("0.4").mean_per_s == pytest.approx(0.4)
-    with pytest.raises(FundoscopeError, match="a rate of 0 requests a second is no traffic"):
-        open_traffic("0")
-    with pytest.raises(FundoscopeError, match="there is no file fast"):
-        open_traffic("fast")
+@pytest.mark.parametrize(
+    ("said", "per_s", "name"),
+    [
+        ("0.4", 0.4, "0.4 requests a second"),
+        ("0.2/s", 0.2, "0.2 requests a second"),
+        ("300/hour", 300 / 3600, "300 requests an hour"),
+        (" 300 / h ", 300 / 3600, "300 requests an hour"),
+        ("5,000/day", 5000 / 86400, "5,000 requests a day"),
+        ("1e6/month", 1e6 / MONTH_S, "1,000,000 requests a month"),
+        ("67_200_000/year", 67.2e6 / (12 * MONTH_S), "67,200,000 requests a year"),
+    ],
+)
+def test_a_rate_is_read_as_people_say_it(said: str, per_s: float, name: str) -> None:
+    found = open_traffic(said)
+    assert found.mean_per_s == pytest.approx(per_s)
+    assert found.name == name
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("0", "0 is no traffic"),
+        ("-3/hour", "-3/hour is no traffic"),
+        ("1e999/s", "1e999/s is no traffic"),
+        ("5/fortnight", "'5/fortnight' is no rate: 'fortnight' is no time we know"),
+        ("fast", "'fast' is neither a rate nor a file"),
+        ("0.2 a second", "'0.2 a second' is neither a rate nor a file"),
+    ],
+)
+def test_what_is_no_rate_is_said_in_a_sentence_with_what_to_write(said: str, problem: str) -> None:
+    with pytest.raises(FundoscopeError) as found:
+        open_traffic(said)
+    assert found.value.message == problem
+    assert found.value.hint
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(0, 0.01), min_size=1, max_size=24), st.booleans(), st.floats(0.1, 10))
 def test_pieces_add_up_to_the_month_and_its_requests(rates: list[float], working: bool, factor: float) -> None:
     starts = tuple(np.linspace(0, DAY_S, len(rates), endpoint=False).tolist())
-    traffic = type(COUNTRY)("any", starts, tuple(rates), working).scaled(factor)
+    traffic = Traffic("any", starts, tuple(rates), working).scaled(factor)
     assert sum(seconds for seconds, _ in traffic.pieces()) == pytest.approx(MONTH_S)
     assert sum(seconds * rate for seconds, rate in traffic.pieces()) == pytest.approx(traffic.expected())

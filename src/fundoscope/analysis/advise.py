@@ -10,11 +10,12 @@ would have to change for other advice.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import exp, inf, isinf, log
+from math import exp, inf, log
 from typing import Any, Literal
 
 import numpy as np
 
+from fundoscope.analysis.amounts import seconds
 from fundoscope.analysis.break_even import BreakEven, break_evens_with
 from fundoscope.analysis.month import Case, Estimate, Month, ProvisionedPrice, Statistic, Tariff
 from fundoscope.analysis.options import Latency, Option, Serverless
@@ -25,6 +26,7 @@ from fundoscope.errors import FundoscopeError
 
 REFUSED_AT_MOST = 0.01
 RESAMPLES = 200
+LAST_STEPS = ("how sure", "what would change it")
 CHANGE_AT_MOST = 16.0  # beyond which a change of latency is no news
 
 
@@ -37,13 +39,15 @@ class Objective:
         return f"{self.statistic}<{self.seconds:g}s"
 
 
+UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
 def parse_objective(text: str) -> Objective:
-    found = re.fullmatch(r"\s*(mean|p50|p90|p95|p99)\s*<\s*(\d+(?:\.\d+)?)\s*(ms|s)\s*", text)
-    seconds = float(found[2]) / (1000 if found[3] == "ms" else 1) if found else 0.0
+    found = re.fullmatch(r"\s*(mean|p50|p90|p95|p99)\s*<\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*", text)
+    seconds = float(found[2]) * UNITS_S[found[3]] if found else 0.0
     if not found or seconds <= 0:
-        raise FundoscopeError(
-            f"'{text}' is no objective", "write it as p95<2s or mean<300ms; p50, p90, p95, p99 and mean are known"
-        )
+        hint = "write it as p95<2s, mean<300ms or p95<24h; p50, p90, p95, p99 and mean are known"
+        raise FundoscopeError(f"'{text}' is no objective", hint)
     return Objective(found[1], seconds)  # type: ignore[arg-type]
 
 
@@ -93,10 +97,10 @@ class Advice:
     def to_json(self) -> dict[str, Any]:
         """Infinite latencies, which JSON has not, as the text 'never'."""
         found = asdict(self)
-        for row in found["estimates"]:
-            row["kind"] = type(next(e.option for e in self.estimates if e.name == row["name"])).__name__
-            known = {name: "never" if value == inf else value for name, value in row["latency_s"].items()}
-            row["latency_s"] = known
+        for row, each in zip(found["estimates"], self.estimates, strict=True):
+            row["kind"] = type(each.option).__name__
+            row["usd_per_thousand"] = each.usd_per_thousand
+            row["latency_s"] = {name: "never" if value == inf else value for name, value in each.latency_s.items()}
         return found
 
 
@@ -114,7 +118,10 @@ def advise(
     refused_at_most: float = REFUSED_AT_MOST,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Advice:
-    """`latencies` by name of the option, `guard` by name of the artefact; `progress` hears each option's name."""
+    """`latencies` by name of the option, `guard` by name of the artefact.
+
+    `progress` hears each option's name, and then that of each of the `LAST_STEPS`.
+    """
     terms = _Terms(objective, guard or {}, refused_at_most)
     _check(options, latencies, terms.guard)
     month = Month.of(traffic, Tariff(prices, provisioned), seed)
@@ -127,6 +134,9 @@ def advise(
     ranked = sorted(estimates, key=lambda e: (bool(e.why_not), inf if e.usd is None else e.usd))
     best = cases[ranked[0].name] if not ranked[0].why_not else None
     open_cases = [cases[e.name] for e in ranked if not terms.closed(cases[e.name])]
+    progress(LAST_STEPS[0])
+    certainty = _certainty(best, open_cases, objective, resamples, seed) if best else None
+    progress(LAST_STEPS[1])
     return Advice(
         traffic.name,
         traffic.mean_per_s,
@@ -138,7 +148,7 @@ def advise(
         best.option.name if best else None,
         tuple(pareto(_points(open_cases, objective))),
         break_evens_with(best, open_cases, traffic) if best else (),
-        _certainty(best, open_cases, objective, resamples, seed) if best else None,
+        certainty,
         _flip(best, ranked, open_cases, objective) if best else None,
     )
 
@@ -189,7 +199,7 @@ class _Terms:
             cold = f" and {len(case.latency.cold_s)} cold ones" if isinstance(case.option, Serverless) else ""
             return f"{len(case.latency.warm_s)} warm readings{cold} cannot say its {statistic}"
         if value >= self.objective.seconds:
-            return f"its {statistic} is {'never' if isinf(value) else f'{value:.3g} s'}"
+            return f"its {statistic} is {seconds(value)}"
         return ""
 
 

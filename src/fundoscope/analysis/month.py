@@ -23,6 +23,7 @@ STRETCH = 3000  # requests
 QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 REQUESTS_AT_MOST = 2_000_000  # more than that in a month: a week is simulated, or a day
+A_DAY_AT_MOST = 10_000_000  # which is several times the most populous country's
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,9 @@ class Month:
     @staticmethod
     def of(traffic: Traffic, tariff: Tariff, seed: int) -> "Month":
         days = next((days for days in (DAYS, 7) if traffic.expected(days=days) <= REQUESTS_AT_MOST), 1)
+        if traffic.expected(days=1) > A_DAY_AT_MOST:
+            problem = f"{traffic.expected(days=1):,.0f} requests a day are more than are simulated"
+            raise FundoscopeError(problem, f"ask for a part of them, at most {A_DAY_AT_MOST:,} a day")
         arrivals = traffic.arrivals(seed, days=days)
         if not len(arrivals):
             raise FundoscopeError(f"nothing arrives in a month of {traffic.name}", "give more traffic")

@@ -10,9 +10,10 @@ field with a default here, and is said to be an assumption:
     Autoscaling    target tracking (Application Auto Scaling) of invocations per instance and minute, seen every 60 s;
                    out when above the target three times running, in when below 0.9 of it fifteen times running;
                    300 s between two changes
+
+How many of each a traffic takes is reckoned in ways.py.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 from typing import TypeAlias
@@ -20,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fundoscope.deploy.endpoint import CONCURRENCY
+from fundoscope.deploy import endpoint
 from fundoscope.errors import FundoscopeError
 
 Floats = NDArray[np.float64]
@@ -44,6 +45,8 @@ class Latency:
     bytes_out: int = 0
     warm_billed_s: tuple[float, ...] = ()  # empty: as long as the caller waited
     cold_billed_s: tuple[float, ...] = ()
+    warm_trials: tuple[int, ...] = ()  # how many of the readings each trial gave, in order; empty: all one trial
+    cold_trials: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.warm_s:
@@ -55,6 +58,9 @@ class Latency:
             billed = getattr(self, f"{name}_billed_s")
             if billed and len(billed) != len(getattr(self, f"{name}_s")):
                 raise FundoscopeError(f"{name}_billed_s and {name}_s differ in length", "give both of each request")
+            trials = getattr(self, f"{name}_trials")
+            if trials and sum(trials) != len(getattr(self, f"{name}_s")):
+                raise FundoscopeError(f"{name}_trials and {name}_s differ in length", "count each reading once")
 
     @property
     def mean_warm_s(self) -> float:
@@ -67,9 +73,12 @@ class Latency:
         return whole_ms(np.asarray(warm)), whole_ms(np.asarray(cold, np.float64))
 
     def resampled(self, draw: np.random.Generator) -> "Latency":
-        """Readings drawn from the readings, as many, with replacement: Efron's bootstrap."""
-        warm = draw.integers(0, len(self.warm_s), len(self.warm_s)).tolist()
-        cold = draw.integers(0, len(self.cold_s), len(self.cold_s)).tolist() if self.cold_s else []
+        """Trials drawn from the trials, then readings from each one's, with replacement: Efron's bootstrap, twice.
+
+        Readings of one trial share a container and an hour, and say less than as many that do not.
+        """
+        warm = _drawn(len(self.warm_s), self.warm_trials, draw)
+        cold = _drawn(len(self.cold_s), self.cold_trials, draw)
         return Latency(
             _taken(self.warm_s, warm),
             _taken(self.cold_s, cold),
@@ -85,6 +94,18 @@ class Latency:
         return Latency(warm, cold, self.bytes_in, self.bytes_out, warm_billed, cold_billed)
 
 
+def _drawn(n: int, trials: tuple[int, ...], draw: np.random.Generator) -> list[int]:
+    """Places of readings."""
+    if n == 0:
+        return []
+    sizes = np.asarray(trials or (n,))
+    first = np.cumsum(sizes) - sizes
+    found: list[int] = []
+    for trial in draw.integers(0, len(sizes), len(sizes)).tolist() if len(sizes) > 1 else [0]:
+        found += (first[trial] + draw.integers(0, sizes[trial], sizes[trial])).tolist()
+    return found
+
+
 def _taken(values: tuple[float, ...], places: list[int]) -> tuple[float, ...]:
     return tuple(values[place] for place in places) if values else ()
 
@@ -95,20 +116,12 @@ def whole_ms(seconds: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Serverless:
-    memory_mb: int
+class Serverless(endpoint.Serverless):
+    """What is deployed, with what has to be assumed of it."""
+
     max_concurrency: int = 20
-    provisioned_concurrency: int = 0
     idle_s: float = IDLE_S
     artefact: str = ""
-
-    def __post_init__(self) -> None:
-        if self.max_concurrency not in CONCURRENCY:
-            problem = f"{self.max_concurrency} requests at once is not between {CONCURRENCY[0]} and {CONCURRENCY[-1]}"
-            raise FundoscopeError(problem, "change max_concurrency")
-        if not 0 <= self.provisioned_concurrency <= self.max_concurrency:
-            problem = f"{self.provisioned_concurrency} containers kept ready is not between 0 and max_concurrency"
-            raise FundoscopeError(problem, "change provisioned_concurrency")
 
     @property
     def name(self) -> str:
@@ -171,6 +184,14 @@ class RealTime:
         said = self.autoscaling.per_minute if self.autoscaling else None
         return said or SAFETY * 60 * self.workers / latency.mean_warm_s
 
+    def to_deploy(self, latency: Latency) -> endpoint.RealTime:
+        """What `fundoscope deploy` is asked for; it cannot scale to zero."""
+        scaling = None
+        if self.autoscaling:
+            per_minute = max(1, int(self.target_per_minute(latency)))
+            scaling = endpoint.Autoscaling(self.count, self.autoscaling.most, per_minute)
+        return endpoint.RealTime(self.instance, self.count, scaling)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -200,29 +221,6 @@ class Batch:
 
 
 Option: TypeAlias = Serverless | RealTime | Batch
-
-
-def every_way(
-    memories_mb: Iterable[int],
-    instances: Iterable[str],
-    *,
-    max_concurrency: int = 20,
-    ready: int = 1,
-    most: int = 4,
-    workers: int = 1,
-    artefact: str = "",
-) -> list[Option]:
-    """Each size of memory with and without containers kept ready; each instance fixed, scaled, to zero and at night."""
-    found: list[Option] = []
-    for memory_mb in memories_mb:
-        found += [Serverless(memory_mb, max_concurrency, kept, artefact=artefact) for kept in (0, ready)]
-    scaled = Autoscaling(most)
-    for instance in instances:
-        found.append(RealTime(instance, workers=workers, artefact=artefact))
-        found.append(RealTime(instance, autoscaling=scaled, workers=workers, artefact=artefact))
-        found.append(RealTime(instance, autoscaling=scaled, scale_to_zero=True, workers=workers, artefact=artefact))
-        found.append(Batch(instance, workers=workers, artefact=artefact))
-    return found
 
 
 def _of(artefact: str, name: str) -> str:

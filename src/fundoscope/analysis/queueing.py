@@ -15,11 +15,16 @@ from functools import lru_cache
 from math import ceil, exp, inf, lgamma, log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fundoscope.analysis.options import Batch, Billed, Latency, Option, RealTime, Serverless
 from fundoscope.analysis.traffic import Traffic
 
 MANY = 5.0  # erlangs
+NEVER = 1e-12  # a share of requests that need not be reckoned
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def erlang_b(servers: int, offered: float) -> float:
@@ -92,27 +97,28 @@ def cold_share(rate: float, service_s: float, idle_s: float, ready: int = 0) -> 
     offered = rate * service_s
     if offered > MANY:
         return min(1.0, 1 / (rate * idle_s)) if ready < offered + 4 * sqrt(offered) else 0.0
-    total = 0.0
-    for k in range(int(offered + 6 * sqrt(offered) + 10), ready, -1):
-        part = _cold_at(k, offered, service_s, idle_s)
-        total += part
-        if k < offered and part < 1e-9:  # below the usual number in progress nothing is ever cold
-            break
-    return min(1.0, total)
+    met = np.arange(int(offered + 6 * sqrt(offered) + 10))  # others, by the request that is the k-th
+    roots = np.exp(0.5 * np.array([i * log(offered) - lgamma(i + 1) - offered for i in met.tolist()]))
+    levels = 1 + met[(met >= ready) & (roots**2 > NEVER)]
+    return min(1.0, float(_cold_at(levels, offered, service_s, idle_s, roots).sum())) if len(levels) else 0.0
 
 
-def _cold_at(k: int, offered: float, service_s: float, idle_s: float) -> float:
-    """P(a request meets k-1 in progress) x P(k-1 does not climb to k within idle_s).
+def _cold_at(levels: Ints, offered: float, service_s: float, idle_s: float, roots: Floats) -> Floats:
+    """For each k: P(a request meets k-1 in progress) x P(k-1 does not climb to k within idle_s).
 
-    The generator on 0..k-1, absorbing at k, made symmetric by the square roots of its stationary weights.
+    The generator on 0..k-1, absorbing at k, made symmetric by the square roots of its stationary weights; all of them
+    at once, the smaller ones in the corner of the largest.
     """
-    n = np.arange(k)
-    roots = np.exp(0.5 * np.array([i * log(offered) - lgamma(i + 1) - offered for i in n]))
+    n = np.arange(levels[-1])
     between = np.sqrt(offered * n[1:])
     generator = -np.diag(offered + n.astype(np.float64)) + np.diag(between, 1) + np.diag(between, -1)
-    values, vectors = np.linalg.eigh(generator / service_s)
-    stays = vectors[-1] * np.exp(np.minimum(values, 0.0) * idle_s) @ (vectors.T @ roots)
-    return max(0.0, float(roots[-1] * stays))
+    inside = n < levels[:, None]
+    corners = np.where(inside[:, :, None] & inside[:, None, :], generator, -np.eye(len(n)))
+    values, vectors = np.linalg.eigh(corners / service_s)
+    start = np.einsum("kij,ki->kj", vectors, np.where(inside, roots[: len(n)], 0.0))
+    end = np.take_along_axis(vectors, (levels - 1)[:, None, None], axis=1)[:, 0]
+    stays = (end * np.exp(np.minimum(values, 0.0) * idle_s) * start).sum(axis=1)
+    return np.asarray(roots[levels - 1] * np.maximum(0.0, stays))
 
 
 def expected(option: Option, latency: Latency, traffic: Traffic) -> Billed:

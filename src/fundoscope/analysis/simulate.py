@@ -119,19 +119,22 @@ def _one_by_one(option: Serverless, arrivals: Floats, warm_s: Floats, cold_s: Fl
     busy: list[float] = []  # when each request in progress will end
     freed = [-inf] * (most + 1)  # when each container last became idle
     cold, level = bytearray(len(arrivals)), [0] * len(arrivals)
+    full_until = -inf  # while all are busy: when the first of them will not be
     for i, (at, warm, cold_one) in enumerate(zip(arrivals.tolist(), warm_s.tolist(), cold_s.tolist(), strict=True)):
+        if at < full_until:
+            continue
         while busy and busy[0] <= at:
             freed[len(busy)] = busy[0]
             heappop(busy)
         k = len(busy) + 1
-        if k > most:
-            continue
         level[i] = k
         if k > ready and at - freed[k] > idle_s:
             cold[i] = 1
             heappush(busy, at + cold_one)
         else:
             heappush(busy, at + warm)
+        if k == most:
+            full_until = busy[0]
     return np.frombuffer(cold, np.bool_), np.asarray(level, np.int64)
 
 
@@ -152,14 +155,17 @@ class _Levels:
         return float(self.freed_s[place]) if place >= low else -inf
 
 
-def _levels(arrivals: Floats, warm_s: Floats) -> _Levels:
+def _levels(arrivals: Floats, warm_s: Floats, most: int) -> _Levels | None:
+    """None where more than `most` containers would be needed."""
     number = np.arange(len(arrivals))
     ends = np.sort(arrivals + warm_s)
     entered = number - np.searchsorted(ends, arrivals, "right") + 1
+    if len(entered) and entered.max() > most:
+        return None
     left = np.searchsorted(arrivals, ends, "left") - number
     # Within a level, entering and leaving alternate: sorted by level, the i-th leaving follows the i-th entering.
-    small = np.uint16 if len(entered) == 0 or entered.max() < 2**16 else np.int64  # two bytes are sorted by counting
-    by_entered, by_left = (np.argsort(part.astype(small), kind="stable") for part in (entered, left))
+    # Two bytes, which are sorted by counting, hold any limit of containers.
+    by_entered, by_left = (np.argsort(part.astype(np.uint16), kind="stable") for part in (entered, left))
     freed_s, ordered = ends[by_left], entered[by_entered]
     gap_s = np.empty(len(arrivals))
     first = np.searchsorted(ordered, np.arange(int(ordered[-1]) + 2 if len(ordered) else 1))
@@ -178,10 +184,12 @@ def _around_cold_starts(
     A cold request only keeps containers busy for longer, so that a request which finds its container warm in a month
     without cold starts finds it warm in truth, outside the stretches that are followed.
     """
-    all_warm = _levels(arrivals, warm_s)
+    all_warm = _levels(arrivals, warm_s, option.max_concurrency)
+    if all_warm is None:
+        return None
     level = all_warm.level.copy()
     suspects = np.flatnonzero((all_warm.gap_s > option.idle_s) & (level > option.provisioned_concurrency))
-    if len(level) and (level.max() > option.max_concurrency or len(suspects) * SPARSE > len(level) + 1000):
+    if len(suspects) * SPARSE > len(level) + 1000:
         return None
     cold = np.zeros(len(arrivals), np.bool_)
     freed: dict[int, float] = {}  # by container, of the stretches followed so far
@@ -265,7 +273,7 @@ def fleet_of(option: RealTime, latency: Latency, arrivals: Floats, horizon_s: fl
     target = option.target_per_minute(latency) * rule.period_s / 60
     periods = ceil(horizon_s / rule.period_s)
     calls = np.bincount((arrivals // rule.period_s).astype(np.int64), minlength=periods)[:periods].tolist()
-    number = 0 if option.scale_to_zero else option.count
+    number = option.count  # also of what goes to zero: a month begins in the middle of things
     changes = [(0.0, number)]
     ordered = high = low = quiet = 0
     held_until = ready = 0.0  # no change before the one: cooling down, or still starting; none idle before the other

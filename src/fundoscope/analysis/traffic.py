@@ -9,6 +9,7 @@ times (2026-03-02T08:00:13), with a column of requests or, if every row is one r
 """
 
 import csv
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.errors import FundoscopeError
+from fundoscope.provenance import sha256_of
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +39,7 @@ class Traffic:
     working_days_only: bool = False
     trace_s: tuple[float, ...] = ()  # from the midnight before the first; repeated until the month is full
     trace_days: int = 0
+    sha256: str = ""  # of the file it was read from
 
     def arrivals(self, seed: int, *, days: int = DAYS) -> Floats:
         """Moments in seconds from the start of the month, in order."""
@@ -131,32 +134,82 @@ def working_hours(name: str, requests_per_month: float, *, opens: float = 8, clo
     return shape.scaled(requests_per_month / shape.expected())
 
 
-# Everybody with diabetes in Brazil (16.8 million adults in 2019: IDF Diabetes Atlas, 9th edition),
-# two eyes, two photographs of each, once a year; a twelfth of it in a month, in eight hours of working days.
-COUNTRY_PHOTOGRAPHS_PER_YEAR = 16_800_000 * 2 * 2
-COUNTRY = working_hours("Brazil: 16.8 million people, once a year", COUNTRY_PHOTOGRAPHS_PER_YEAR / 12)
+@dataclass(frozen=True)
+class Screening:
+    """Everybody with diabetes photographed: a twelfth of the year's photographs in a month, in the hours of clinics."""
+
+    name: str
+    people: int
+    eyes: int = 2
+    photographs: int = 2  # of each eye
+    per_year: float = 1.0
+    opens: float = 8.0
+    closes: float = 16.0
+    source: str = "as given"  # of the number of people
+    region: str = ""  # a provider's own, in that country
+
+    def __post_init__(self) -> None:
+        if not (min(self.people, self.eyes, self.photographs) >= 1 and isfinite(self.per_year) and self.per_year > 0):
+            raise FundoscopeError("a screening of nobody has no traffic", "give people, eyes and photographs above 0")
+        if not 0 <= self.opens < self.closes <= 24:
+            raise FundoscopeError(f"no clinic is open from {self.opens:g} to {self.closes:g}", "write it as 8-16")
+
+    @property
+    def photographs_per_year(self) -> float:
+        return self.people * self.eyes * self.photographs * self.per_year
+
+    def traffic(self) -> Traffic:
+        often = "once a year" if self.per_year == 1 else f"{self.per_year:g} times a year"
+        name = f"{self.name}: {self.people / 1e6:g} million people, {often}"
+        return working_hours(name, self.photographs_per_year / 12, opens=self.opens, closes=self.closes)
+
+
+COUNTRIES = {
+    "brazil": Screening(
+        "Brazil",
+        16_800_000,
+        source="adults with diabetes in 2019: IDF Diabetes Atlas, 9th edition",
+        region="sa-east-1",
+    )
+}
+
+# Of a rate: what people write -> seconds. A month has thirty days, a year twelve of those.
+PER_S = {"s": 1.0, "min": 60.0, "h": HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "month": MONTH_S, "year": 12 * MONTH_S}
+PER_S |= {"second": 1.0, "sec": 1.0, "minute": 60.0, "hour": HOUR_S, "d": DAY_S}
+RATE = re.compile(r"\s*(?P<number>[-+]?[0-9][0-9,_]*\.?[0-9]*(?:[eE][-+]?[0-9]+)?)\s*(?:/\s*(?P<per>[a-z]+)\s*)?")
+RATE_HINT = "write 0.2/s, 300/hour, 5000/day or 1e6/month, or give a CSV file of a clinic's day"
 
 
 def open_traffic(said: str, *, working_days_only: bool = False) -> Traffic:
-    """`country`, a rate a second ('0.4'), or the path of a CSV file."""
-    if said == "country":
-        return COUNTRY
-    try:
-        rate = float(said)
-    except ValueError:
+    """A rate as people say it ('0.4/s', '300/hour'; a number alone is a second's), or the path of a CSV file."""
+    found = RATE.fullmatch(said)
+    if found is None or Path(said).is_file():
         return read_traffic(Path(said), working_days_only=working_days_only)
-    return constant(rate)
+    per = found["per"] or "s"
+    if per not in PER_S:
+        raise FundoscopeError(f"'{said}' is no rate: '{per}' is no time we know", RATE_HINT)
+    if working_days_only:
+        raise FundoscopeError("a rate has no working days", "give a CSV file of a day, or leave --working-days out")
+    number = float(re.sub("[,_]", "", found["number"]))
+    if not (isfinite(number) and number > 0):
+        raise FundoscopeError(f"{said.strip()} is no traffic", "give a number above 0")
+    word = next(
+        long for long in ("second", "minute", "hour", "day", "week", "month", "year") if PER_S[long] == PER_S[per]
+    )
+    name = f"{number:,.15g} requests {'an' if word == 'hour' else 'a'} {word}"
+    return replace(constant(number / PER_S[per]), name=name)
 
 
 def read_traffic(path: Path, *, working_days_only: bool = False) -> Traffic:
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+        data = path.read_bytes()
+        rows = list(csv.reader(data.decode("utf-8-sig").splitlines()))
     except FileNotFoundError:
-        raise FundoscopeError(
-            f"there is no file {path}", "give a CSV file, a rate such as 0.4 (a second), or 'country'"
-        ) from None
-    except (UnicodeDecodeError, IsADirectoryError, csv.Error) as problem:
+        raise FundoscopeError(f"'{path}' is neither a rate nor a file", RATE_HINT) from None
+    except (UnicodeDecodeError, csv.Error) as problem:
         raise FundoscopeError(f"{path} is not a CSV file: {problem}", "save it as UTF-8 text") from None
+    except OSError as problem:
+        raise FundoscopeError(f"{path} cannot be read: {problem.strerror}", RATE_HINT) from None
     header = [cell.strip() for cell in rows[0]] if rows else []
     if header not in (["time", "requests"], ["time"]):
         shown = ",".join(header) or "empty"
@@ -172,8 +225,10 @@ def read_traffic(path: Path, *, working_days_only: bool = False) -> Traffic:
     if not sum(counts):
         raise FundoscopeError(f"{path} has no requests", "give a number above 0 in some row")
     if len(header) == 2 and _time_of_day(body[0][1][0]) is not None:
-        return _clinic_day(path, body, counts, working_days_only)
-    return _trace(path, body, counts)
+        found = _clinic_day(path, body, counts, working_days_only)
+    else:
+        found = _trace(path, body, counts)
+    return replace(found, sha256=sha256_of(data))
 
 
 def _count(path: Path, number: int, said: str) -> float:

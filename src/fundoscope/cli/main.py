@@ -25,6 +25,7 @@ COMMANDS = {
     "image": "image",
     "deploy": "deploy",
     "study": "study",
+    "advise": "advise",
     "prices": "prices",
     "published": "published",
     "report": "report",
