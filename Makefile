@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Pins for one environment: `make lock` writes them anew. They name no index: pip uses yours.
 INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location
 
-.PHONY: demo test check lint check-infra bench nightly test-backends test-frameworks test-studies docs lock clean
+.PHONY: demo test check lint check-infra bench nightly slow test-backends test-frameworks test-studies docs lock clean
 
 demo: .venv/.run
 	$(BIN)/fundoscope demo
@@ -44,6 +44,9 @@ bench: .venv/.dev
 # Twenty times as many hostile requests as `make test` sends.
 nightly: .venv/.dev
 	FUZZ=20 $(BIN)/python -m pytest tests/serve/test_fuzz.py
+
+# What CI leaves out for its time and its gigabytes. CONTRIBUTING.md says when it was last run.
+slow: test-backends test-frameworks test-studies
 
 docs: .venv/.run
 	NO_COLOR=1 $(BIN)/python -m fundoscope.cli.reference > docs/reference.md

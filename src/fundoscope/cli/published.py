@@ -50,5 +50,5 @@ def _ours(folder: Path) -> "tuple[dict[Cell, Summary], str]":
     from fundoscope.experiment.study import open_study
 
     findings = analyse(open_study(folder), today=date.today())
-    said = f"Measured here: {findings.study}, {findings.measured} trials, servers under emulated limits."
+    said = f"{findings.study}, {findings.measured} trials, servers under emulated limits."
     return ours_of(findings), said
