@@ -31,7 +31,9 @@ from serving_photos import find_photos
 from fundoscope.analysis.inference_cost import as_billed, as_thesis
 from fundoscope.analysis.prices import SAGEMAKER, ServerlessPrice, open_prices
 from fundoscope.cli.command import table
+from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.invoke import InvokeJob, run
+from fundoscope.experiment.limits import Limits, limited
 from fundoscope.experiment.machine import this_machine
 from fundoscope.provenance import versions, write_json
 
@@ -54,6 +56,12 @@ class Case:
 
 def main() -> int:
     arguments = _arguments()
+    try:
+        with limited(Limits(64, 1.0)):
+            pass
+    except FundoscopeError as problem:
+        print(f"skipped: {problem.message}")
+        return 0
     compileall.compile_dir(ROOT / "src", quiet=2)  # or every start of ours would compile, if it may not write
     photos = find_photos(ROOT.parent / "shared" / "data" / "fundus")
     given = {"MobileNet": arguments.mobilenet, "VGG19": arguments.vgg19}

@@ -48,6 +48,16 @@ def test_a_study_of_ours_stands_beside_it(tmp_path: Path, capsys: pytest.Capture
     assert "memory, 16 trials, servers under emulated limits" in page
 
 
+def test_a_study_of_other_networks_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "design.toml").write_text(DESIGN.replace('"mobilenet", "vgg19"', '"first", "second"'))
+    with OutcomeLog(folder / "outcomes.jsonl", open_design(folder / "design.toml")):
+        pass
+    assert main(["published", "--out", str(tmp_path / "x.html"), "--study", str(folder)]) == 0
+    assert "0 readings of the study stand beside the thesis's: its artefacts must be called" in capsys.readouterr().out
+
+
 def test_what_is_no_study_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["published", "--out", str(tmp_path / "x.html"), "--study", str(tmp_path / "none")]) == 2
     assert "is not a study that was run" in capsys.readouterr().err

@@ -38,7 +38,13 @@ def _published(arguments: argparse.Namespace) -> Answer:
     out = write_thesis_page(arguments.out, ours, measured=measured)
     verdicts = Counter(judged.verdict for judged in statements(thesis_results()))
     said = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-    lines = [f"{verdicts.total()} printed statements: {said}", f"the page: {out.resolve()}"]
+    lines = [f"{verdicts.total()} printed statements: {said}"]
+    if ours is not None:
+        hint = (
+            "" if ours else ": its artefacts must be called mobilenet and vgg19, as in designs/serverless-memory.toml"
+        )
+        lines.append(f"{len(ours)} readings of the study stand beside the thesis's{hint}")
+    lines.append(f"the page: {out.resolve()}")
     return Answer({"page": str(out), "verdicts": dict(verdicts), "ours": len(ours or {})}, lines)
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,7 +71,8 @@ def process(
     words += [*_arguments(platform, stack), *(["--stack", "published"] if stack == "published" else [])]
     words += ["--unsafe"] if unsafe else []
     pinned = None if limits or not worker.cpus else partial(os.sched_setaffinity, 0, _some(round(worker.cpus)))
-    with limited(limits) if limits else nullcontext() as group, TemporaryFile() as said:
+    with ExitStack() as held, TemporaryFile() as said:
+        group = _group(held, limits)
         began = time.monotonic()
         started = subprocess.Popen(
             group.words(words) if group else words,
@@ -87,6 +88,13 @@ def process(
             yield up
         finally:
             _end(started)
+
+
+def _group(held: ExitStack, limits: Limits | None) -> Group | None:
+    try:
+        return held.enter_context(limited(limits)) if limits else None
+    except FundoscopeError as problem:  # of this machine, not of the trial
+        raise Unavailable(f"{problem.message}: {problem.hint}") from None
 
 
 def _end(started: "subprocess.Popen[bytes]") -> None:
