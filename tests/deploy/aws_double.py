@@ -55,7 +55,8 @@ class Server:
         stored = s3_backends[ACCOUNT]["aws"].get_object(bucket, key)
         if stored is not None:
             with tarfile.open(fileobj=io.BytesIO(stored.value)) as archive:
-                archive.extractall(self.folder / "model", filter="data")
+                safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not in Debian 12's Python
+                archive.extractall(self.folder / "model", **safely)
         command = [sys.executable, "-m", "fundoscope.cli.main", "serve", self.folder / "model", "--port", "0"]
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
