@@ -22,14 +22,13 @@ import numpy as np
 from fundoscope.analysis.advise import advise, parse_objective
 from fundoscope.analysis.month import ProvisionedPrice
 from fundoscope.analysis.options import Autoscaling, Batch, Latency, Option, RealTime, Serverless
-from fundoscope.analysis.prices import open_prices
+from fundoscope.analysis.prices import SAGEMAKER, open_prices
 from fundoscope.analysis.simulate import simulate
 from fundoscope.analysis.traffic import Traffic, monthly, working_hours
 from fundoscope.experiment.machine import this_machine
 from fundoscope.provenance import versions, write_json
 
 REQUESTS = 1_000_000
-PRICES = "aws-sagemaker-us-east-1-2025-01-26"
 INSTANCES = ("ml.c5.large", "ml.m5.xlarge", "ml.c7g.xlarge", "ml.g4dn.xlarge")
 
 
@@ -90,7 +89,7 @@ def measured(traffic: Traffic, options: list[tuple[Option, Latency]]) -> dict[st
         traffic,
         [option for option, _ in options],
         {option.name: latency for option, latency in options},
-        open_prices(PRICES),
+        open_prices(SAGEMAKER),
         parse_objective("p95<2s"),
         provisioned=ProvisionedPrice(5e-6, 1.5e-5),  # made up: no list has it
     )

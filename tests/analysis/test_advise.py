@@ -7,7 +7,6 @@ from math import inf
 import numpy as np
 import pytest
 
-from fundoscope.analysis.advice_words import headline, how_sure, told_break_evens, what_would_change
 from fundoscope.analysis.advise import Advice, ArtefactGuard, Certainty, Objective, advise, parse_objective
 from fundoscope.analysis.amounts import dollars, percent, seconds
 from fundoscope.analysis.break_even import curves
@@ -19,6 +18,7 @@ from fundoscope.analysis.simulate import simulate
 from fundoscope.analysis.traffic import COUNTRIES, MONTH_S, Traffic, constant, monthly, working_hours
 from fundoscope.deploy import endpoint
 from fundoscope.errors import FundoscopeError
+from fundoscope.report.advice_words import headline, how_sure, told_break_evens, what_would_change
 
 PRICES = open_prices("aws-sagemaker-us-east-1-2025-01-26")
 HALF = Latency((0.5,) * 100, (5.0,) * 100)  # always half a second, cold five

@@ -308,12 +308,12 @@ def test_an_artefact_that_was_refused_is_not_deployed(tmp_path: Path) -> None:
     ],
 )
 def test_the_plan_says_what_it_costs_idle_and_busy(options: list[str], idle: float, busy: float) -> None:
-    from fundoscope.analysis.prices import open_prices
+    from fundoscope.analysis.prices import SAGEMAKER, open_prices
 
     parser = argparse.ArgumentParser()
     deploy.add_commands(parser.add_subparsers())
     parsed = parser.parse_args(["deploy", "plan", "x", "--name", "ana", "--image", "y", "--region", REGION, *options])
-    costs, lines = deploy._costs(deploy._serving(parsed), open_prices(deploy.PRICES), parsed)
+    costs, lines = deploy._costs(deploy._serving(parsed), open_prices(SAGEMAKER), parsed)
     assert costs == {"idle_usd_per_hour": pytest.approx(idle), "usd_per_1000_requests": pytest.approx(busy)}
     assert lines[0] == f"idle: {idle:.4f} USD an hour"
 

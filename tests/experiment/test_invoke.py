@@ -14,8 +14,9 @@ from fundoscope.artefact.artefact import Artefact
 from fundoscope.artefact.export import Exported
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.design import Design, open_design
-from fundoscope.experiment.invoke import InvokeJob, Reply, _artefact, _proven, run, vcpus
+from fundoscope.experiment.invoke import InvokeJob, _artefact, run, vcpus
 from fundoscope.experiment.limits import Limits, limited
+from fundoscope.experiment.replies import Reply, proven_cold
 from fundoscope.experiment.unavailable import Unavailable
 from fundoscope.experiment.workloads import check_workload
 
@@ -74,17 +75,15 @@ def test_a_cold_request_is_counted_from_the_start_of_its_container(artefact: str
 
 
 def test_a_reply_of_a_container_that_was_met_before_is_not_cold() -> None:
-    job = InvokeJob("x", schedule="cold")
     first, later, other = (
         Reply(1.0, 1.0, container={"id": id, "answered": n, "phases_s": {}}) for id, n in (("a", 1), ("a", 1), ("b", 2))
     )
-    assert _proven(job, first, []) == first
-    assert _proven(job, later, [first]).why_not == "not cold"  # the same container
-    assert _proven(job, other, [first]).why_not == "not cold"  # somebody else had warmed it
+    assert proven_cold(first, [], ours=False) == first
+    assert proven_cold(later, [first], ours=False).why_not == "not cold"  # the same container
+    assert proven_cold(other, [first], ours=False).why_not == "not cold"  # somebody else had warmed it
     silent = Reply(1.0, 1.0)
-    assert _proven(job, silent, []) == silent  # started by us
-    cloud = InvokeJob("x", schedule="cold", endpoint="sagemaker:x")
-    assert _proven(cloud, silent, []).why_not == "not cold"
+    assert proven_cold(silent, [], ours=True) == silent  # started by us
+    assert proven_cold(silent, [], ours=False).why_not == "not cold"
 
 
 def test_an_open_loop_waits_for_nobody_and_counts_what_is_sent_away(artefact: str) -> None:

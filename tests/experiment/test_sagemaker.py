@@ -103,6 +103,23 @@ def test_an_endpoint_is_asked_through_boto3_and_what_cloudwatch_counted_stands_b
     assert found["beyond_container_s"] == pytest.approx(0.040 - found["processing_s"])
 
 
+def test_a_cold_request_elsewhere_is_proven_and_counted_whole(
+    here: str,  # noqa: ARG001
+    exported: dict[str, Exported],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three of one container: the first was cold. CloudWatch counts all of them, cold or not."""
+    with process(exported["onnx"].artefact.folder, Worker(), platform="serverless") as up:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME", f"http://127.0.0.1:{up.port}")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDWATCH", "http://127.0.0.1:9")
+        job = InvokeJob(
+            "eyes", "cold", endpoint=f"sagemaker:{NAME}", memory_mb=2048, requests=3, every_s=0.0, cloudwatch_s=0.0
+        )
+        found = run(job, seed=1, data_folder=None)
+    assert (found["requests"], found["not_cold"], found["cloudwatch_missing"]) == (1, 2, 3)
+    assert found["processings_s"] == found["latencies_s"]
+
+
 def test_a_cell_that_says_otherwise_than_its_endpoint_is_not_measured(here: str) -> None:  # noqa: ARG001
     with pytest.raises(FundoscopeError, match=f"the endpoint {NAME} has 2048 MB, and the cell says 1024 MB"):
         run(InvokeJob("eyes", endpoint=f"sagemaker:{NAME}", memory_mb=1024), seed=1, data_folder=None)
@@ -111,7 +128,7 @@ def test_a_cell_that_says_otherwise_than_its_endpoint_is_not_measured(here: str)
 
 
 def test_an_endpoint_that_is_not_there_is_unavailable(here: str) -> None:  # noqa: ARG001
-    with pytest.raises(Unavailable, match="the endpoint nobody cannot be described: Could not find endpoint"):
+    with pytest.raises(Unavailable, match="the endpoint nobody cannot be described: AWS has no such endpoint any more"):
         run(InvokeJob("eyes", endpoint="sagemaker:nobody"), seed=1, data_folder=None)
 
 
@@ -149,7 +166,7 @@ def test_requests_that_cloudwatch_never_counted_are_said(here: str) -> None:  # 
     assert counted("other", "only", began=began, requests=5, wait_s=0.0, sleep=waits.append) == {}
     assert waits == []
     assert reconciled({}, requests=5, mean_latency_s=1.0, mean_processing_s=0.5) == {"cloudwatch_missing": 5.0}
-    some = {"ModelLatency": Counted(3, 0.04, 0.05)}
+    some = {"ModelLatency": Counted(3, 0.04)}
     found = reconciled(some, requests=5, mean_latency_s=1.0, mean_processing_s=0.03)
     assert found == {
         "cloudwatch_missing": 2,

@@ -9,9 +9,9 @@ from fundoscope.experiment.schedules import cold, poisson, real_time, trace, war
 
 
 def test_the_thesis_s_schedules_are_its_own() -> None:
-    assert (len(warm().at_s), warm().uncounted, warm().at_s[:3], warm().duration_s) == (25, 1, (0.0, 5.0, 10.0), 120.0)
-    assert (len(cold().at_s), cold().cold, cold().duration_s) == (10, True, 8100.0)
-    assert (len(real_time().at_s), real_time().duration_s, real_time().open) == (25, 120.0, False)
+    assert (len(warm().at_s), warm().uncounted, warm().at_s[:3], warm().at_s[-1]) == (25, 1, (0.0, 5.0, 10.0), 120.0)
+    assert (len(cold().at_s), cold().cold, cold().at_s[-1]) == (10, True, 8100.0)
+    assert (len(real_time().at_s), real_time().at_s[-1], real_time().open) == (25, 120.0, False)
 
 
 def test_schedules_that_cannot_be_sent_are_refused() -> None:

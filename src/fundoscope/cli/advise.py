@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fundoscope.analysis.month import ProvisionedPrice
     from fundoscope.analysis.traffic import Screening
 
-PRICES = "aws-sagemaker-us-east-1-2025-01-26"
-
 
 def add_commands(commands: Commands) -> None:
     parser = verb(
@@ -45,7 +43,7 @@ def add_commands(commands: Commands) -> None:
         metavar="STUDY",
         help="a folder of the workload invoke; may be repeated",
     )
-    asked.add_argument("--prices", default=PRICES, metavar="LIST", help=f"a list's name, or a file (default: {PRICES})")
+    asked.add_argument("--prices", metavar="LIST", help="a list's name, or a file (default: SageMaker's, us-east-1)")
     add("--working-days", action="store_true", help="the clinic's day of the CSV file is not one of a weekend")
     add("--out", type=Path, metavar="FILE.html", help="write a page about it too")
     add("--region", default=os.environ.get("AWS_REGION", ""), help="where it will run, to compare with the prices'")
@@ -139,14 +137,14 @@ def _advise(arguments: argparse.Namespace) -> Answer:
 def _question(arguments: argparse.Namespace) -> "Question":
     from fundoscope.analysis.advise import parse_objective
     from fundoscope.analysis.dossier import Question
-    from fundoscope.analysis.prices import open_prices
+    from fundoscope.analysis.prices import SAGEMAKER, open_prices
     from fundoscope.analysis.traffic import open_traffic
     from fundoscope.analysis.ways import Assumed
 
     screening = _screening(arguments)
     if screening and arguments.working_days:
         raise FundoscopeError("a country is photographed on working days", "leave --working-days out")
-    prices = open_prices(arguments.prices)
+    prices = open_prices(arguments.prices or SAGEMAKER)
     if arguments.machine:
         prices.instance(arguments.machine)
     for option, value in (("--network-ms", arguments.network_ms), ("--refused", arguments.refused)):

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterable
 
-from fundoscope.analysis.advice_words import headline, how_sure, told_break_evens, what_would_change
 from fundoscope.analysis.advise import Advice
 from fundoscope.analysis.amounts import dollars, percent, seconds
 from fundoscope.analysis.country import CountryPlan
@@ -11,6 +10,7 @@ from fundoscope.analysis.dossier import Dossier
 from fundoscope.analysis.month import Estimate
 from fundoscope.analysis.options import Batch, Serverless
 from fundoscope.cli.command import table
+from fundoscope.report.advice_words import headline, how_sure, told_break_evens, what_would_change
 
 HEADER = ["way", "USD/month", "USD/1000", "p50", "p95", "p99", "cold", "refused", "not advised because"]
 COUNTRY_HEADER = ["way", "USD/year", "takes", "p95", "cannot"]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fundoscope.deploy.endpoint import Autoscaling, Endpoint, LocalImage, RealTime, Serverless, Wanted
     from fundoscope.deploy.terraform import Terraform
 
-PRICES = "aws-sagemaker-us-east-1-2025-01-26"
-
 
 def add_commands(commands: Commands) -> None:
     about = "an artefact behind a SageMaker endpoint: plan, apply, verify, destroy"
@@ -33,7 +31,7 @@ def add_commands(commands: Commands) -> None:
     )
     _add_wanted(parser)
     add = parser.add_argument
-    add("--prices", default=PRICES, metavar="LIST", help=f"a list's name, or a file (default: {PRICES})")
+    add("--prices", metavar="LIST", help="a list's name, or a file (default: SageMaker's, us-east-1)")
     add("--request-ms", type=float, default=250.0, metavar="MS", help="a request's processing (default: 250; measure)")
     add("--request-kb", type=float, default=500.0, metavar="KB", help="a photograph and its answer (default: 500)")
     parser = verb(
@@ -92,12 +90,12 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> Answer:
-    from fundoscope.analysis.prices import open_prices
+    from fundoscope.analysis.prices import SAGEMAKER, open_prices
     from fundoscope.deploy.cloud import plan
 
     artefact, image = _artefact(arguments), _image(arguments.image)
     wanted = _wanted(arguments, artefact, image)
-    costs, notes = _costs(wanted.serving, open_prices(arguments.prices), arguments)
+    costs, notes = _costs(wanted.serving, open_prices(arguments.prices or SAGEMAKER), arguments)
     changes = plan(wanted, image, _work(arguments), _infra(arguments))
     rows = [[change.action, change.kind.removeprefix("aws_"), change.address] for change in changes]
     lines = table(rows, header=["action", "kind", "address"]) if rows else ["nothing would change"]

@@ -10,9 +10,9 @@ from fundoscope.errors import FundoscopeError
 
 
 class Cloud:
-    """AWS in one region, or an emulator of it."""
+    """AWS in one region, or an emulator of it; no region: the one that AWS's own tools would take here."""
 
-    def __init__(self, region: str, aws_endpoint: str | None = None) -> None:
+    def __init__(self, region: str | None = None, aws_endpoint: str | None = None) -> None:
         try:
             boto3: Any = import_module("boto3")
         except ModuleNotFoundError:
@@ -29,6 +29,11 @@ class Cloud:
         if service not in self._clients:  # slow to make
             self._clients[service] = self._session.client(service.replace("_", "-"), endpoint_url=self._address)
         return self._clients[service]
+
+    def client(self, service: str, **settings: Any) -> Any:
+        """A client of its own, with botocore's settings; closed by whoever asked for it."""
+        config = import_module("botocore.config").Config(**settings)
+        return self._session.client(service, endpoint_url=self._address, config=config)
 
     def __enter__(self) -> "Cloud":
         return self

@@ -8,8 +8,8 @@ import json
 import shutil
 import subprocess
 from base64 import b64decode
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -70,17 +70,6 @@ def apply(
             found[name] = steps[name]()
     endpoint: Endpoint = found["endpoint"]
     return endpoint
-
-
-@contextmanager
-def deployed(
-    wanted: Wanted, artefact: Artefact, image: LocalImage | str, work: Terraform, infra: Path
-) -> Iterator[Endpoint]:
-    """Up while the block runs, and destroyed whatever happens in it."""
-    try:
-        yield apply(wanted, artefact, image, work, infra)
-    finally:
-        destroy(work)
 
 
 def upload(cloud: Cloud, bucket: str, artefact: Artefact) -> str:

@@ -82,6 +82,7 @@ TROUBLES: tuple[tuple[str, str, str], ...] = (
         "AWS has no such {what} any more",
         "bring it up again: fundoscope deploy apply …",
     ),
+    (r"must specify a region", "nothing says which region of AWS is meant", "set AWS_DEFAULT_REGION"),
     (r"acquiring the state lock", *BUSY),
     (r"went back to the former configuration", *ROLLED_BACK),
     (

@@ -6,9 +6,9 @@ tries again: a request that was repeated would be two, and its latency that of n
 
 import http.client
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
 
-from fundoscope.errors import FundoscopeError
+from fundoscope.deploy.aws import Cloud, one_sentence
 
 ANSWER_S = 60.0  # the platform gives up then
 THROTTLED = (429, 503)
@@ -49,15 +49,16 @@ def request(port: int, method: str, path: str, body: bytes | None = None) -> tup
 
 def over_boto3(name: str, *, port: int | None = None) -> Caller:
     """InvokeEndpoint: of SageMaker's endpoint `name`, or of a server on this machine, to which nothing is signed."""
-    boto3, config, unsigned = boto3_parts()
-    local = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"} if port else {}
-    settings = config(
-        retries={"total_max_attempts": 1},
-        read_timeout=ANSWER_S + 10,
-        max_pool_connections=64,
-        **({"signature_version": unsigned} if port else {}),
-    )
-    client = aws_client(boto3, "sagemaker-runtime", settings, **local)
+    cloud = Cloud("us-east-1", f"http://127.0.0.1:{port}") if port else Cloud()
+    signed = {"signature_version": import_module("botocore").UNSIGNED} if port else {}
+    with one_sentence():
+        client = cloud.client(
+            "sagemaker-runtime",
+            retries={"total_max_attempts": 1},
+            read_timeout=ANSWER_S + 10,
+            max_pool_connections=64,
+            **signed,
+        )
 
     def ask(photo: bytes) -> bytes:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -76,29 +77,6 @@ def over_boto3(name: str, *, port: int | None = None) -> Caller:
             raise NoAnswer(str(problem)[:200]) from None
 
     return ask
-
-
-def aws_client(boto3: Any, service: str, config: Any, **more: Any) -> Any:
-    """With the credentials and region that AWS's own tools would use here."""
-    from botocore.exceptions import BotoCoreError
-
-    try:
-        return boto3.client(service, config=config, **more)
-    except BotoCoreError as problem:
-        hint = "set AWS_REGION, and credentials as for AWS's own tools"
-        raise FundoscopeError(f"AWS cannot be asked from here: {problem}", hint) from None
-
-
-def boto3_parts() -> tuple[Any, Any, Any]:
-    try:
-        import boto3
-        from botocore import UNSIGNED
-        from botocore.config import Config
-    except ImportError:
-        raise FundoscopeError(
-            "endpoints are asked through boto3, which is not here", "pip install 'fundoscope[aws]'"
-        ) from None
-    return boto3, Config, UNSIGNED
 
 
 def _judged(status: int, body: bytes) -> bytes:

@@ -7,7 +7,6 @@ for a trial, or for each of its requests, and nothing of them is left afterwards
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from fundoscope.conform.container import find_image, run_container
-from fundoscope.conform.target import CannotStart
+from fundoscope.conform.target import MODEL_AT, CannotStart, free_port
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.callers import Caller, over_boto3, over_http, request
 from fundoscope.experiment.limits import Group, Limits, limited
@@ -31,7 +30,6 @@ START_S = 180.0  # the longest a server may take: the platform's own limit
 POLL_S, LOOK_S = 0.002, 0.25
 POLITE_S = 10.0
 LAST_WORDS = 500
-MODEL_AT = "/opt/ml/model"
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def process(
     artefact: Path, worker: Worker, *, platform: str, stack: str = "lean", client: str = "http", unsafe: bool = False
 ) -> Iterator[Up]:
     """A server process, healthy as the platform would find it; ended on every way out."""
-    port, limits = _free_port(), worker.limits()
+    port, limits = free_port(), worker.limits()
     ask = _caller(client, port)
     words = [sys.executable, "-m", "fundoscope.cli.main", "serve", str(artefact), "--port", str(port)]
     words += [*_arguments(platform, stack), *(["--stack", "published"] if stack == "published" else [])]
@@ -112,7 +110,7 @@ def container(
     image: str, artefact: Path, worker: Worker, *, platform: str, stack: str = "lean", client: str = "http"
 ) -> Iterator[Up]:
     """Of docker's or podman's, which hold it to its limits. Counted from when the engine is asked for it."""
-    port = _free_port()
+    port = free_port()
     ask = _caller(client, port)
     words = ["--network=host", "--env", "FUNDOSCOPE_HOST=127.0.0.1", "--volume", f"{artefact}:{MODEL_AT}:ro"]
     if worker.memory_mb:
@@ -201,10 +199,3 @@ def _used(group: Group | None) -> dict[str, float]:
 
 def sagemaker(name: str) -> Up:
     return Up(over_boto3(name), time.monotonic())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -17,9 +17,7 @@ gives (one at 1,769 MB), and is an assumption here.
 import json
 import re
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -30,13 +28,12 @@ from typing import Any, Literal
 
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment import endpoints, sagemaker, schedules
-from fundoscope.experiment.callers import Caller, NoAnswer, Throttled
 from fundoscope.experiment.endpoints import Up, Worker
 from fundoscope.experiment.limits import forget_files
+from fundoscope.experiment.replies import Reply, ask, proven_cold, readings_of, send
 from fundoscope.experiment.unavailable import Unavailable
 from fundoscope.quota import cores
 
-IN_FLIGHT = 64  # requests of an open loop at once: beyond, they wait here, and their latency counts it
 # What a server reads when it starts, and a host that never ran it has not in memory.
 READ_AT_START = ("fundoscope", "onnxruntime", "numpy", "PIL", "simplejpeg", "uvicorn", "tensorflow", "keras")
 IMAGE, SAGEMAKER = "image:", "sagemaker:"
@@ -111,62 +108,13 @@ def vcpus(instance: str) -> int:
     return 4 * int(found[1] or 1) if found[1] is not None else 2
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What became of one request. Seconds are None where there was no answer."""
-
-    latency_s: float | None = None
-    processing_s: float = 0.0
-    predict_s: float = 0.0
-    answer_bytes: int = 0
-    artefact: str = ""
-    container: Mapping[str, Any] | None = None
-    why_not: str = ""  # "throttled", or a sentence
-
-
 def run(job: InvokeJob, *, seed: int, data_folder: Path | None) -> dict[str, Any]:
     photo = _photograph(job, seed)
     if job.named_endpoint().startswith(SAGEMAKER):
         replies, more = _elsewhere(job, photo, seed, data_folder)
     else:
         replies, more = _here(job, photo, seed, data_folder)
-    return _readings(replies) | more | {"photograph_bytes": len(photo)}
-
-
-def _readings(replies: Sequence[Reply]) -> dict[str, Any]:
-    answered = [reply for reply in replies if reply.latency_s is not None]
-    if not answered:
-        raise FundoscopeError(
-            f"none of {len(replies)} requests was answered ({replies[0].why_not})", "ask the endpoint yourself"
-        )
-    latencies = [reply.latency_s for reply in answered if reply.latency_s is not None]
-    errors = [reply.why_not for reply in replies if reply.why_not not in ("", "throttled", "not cold")]
-    found: dict[str, Any] = {
-        "latency_s": statistics.median(latencies),
-        "latency_mean_s": statistics.fmean(latencies),
-        "predict_s": statistics.median(reply.predict_s for reply in answered),
-        "processing_s": statistics.fmean(reply.processing_s for reply in answered),
-        "latencies_s": latencies,
-        "predicts_s": [reply.predict_s for reply in answered],
-        "processings_s": [reply.processing_s for reply in answered],
-        "requests": len(answered),
-        "throttled": sum(reply.why_not == "throttled" for reply in replies),
-        "not_cold": sum(reply.why_not == "not cold" for reply in replies),
-        "errors": len(errors),
-        "answer_bytes": round(statistics.fmean(reply.answer_bytes for reply in answered)),
-        "artefact_digest": answered[0].artefact,
-        **_phases([reply.container for reply in answered if reply.container]),
-    }
-    return found | ({"first_error": errors[0]} if errors else {})
-
-
-def _phases(containers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of a start, what each phase took: the median over the containers that were started."""
-    starts = {each["id"]: each["phases_s"] for each in containers}
-    names = dict.fromkeys(name for phases in starts.values() for name in phases)
-    return {
-        f"{name}_s": statistics.median(phases[name] for phases in starts.values() if name in phases) for name in names
-    }
+    return readings_of(replies) | more | {"photograph_bytes": len(photo)}
 
 
 def _here(job: InvokeJob, photo: bytes, seed: int, data: Path | None) -> tuple[list[Reply], dict[str, Any]]:
@@ -180,13 +128,13 @@ def _here(job: InvokeJob, photo: bytes, seed: int, data: Path | None) -> tuple[l
             for _ in schedule.at_s:
                 forget_files(*files)
                 with start() as up:
-                    replies.append(_proven(job, _ask(up.ask, photo, up.began, cold=True), replies))
+                    replies.append(proven_cold(ask(up.ask, photo, up.began, cold=True), replies, ours=True))
                     used.append(up.used())
                     if up.killed_for_memory():
                         raise MemoryError
         else:
             with start() as up:
-                replies = _send(schedule, up.ask, photo)
+                replies = send(schedule, up.ask, photo)
                 used.append(up.used())
                 if up.killed_for_memory():
                     raise MemoryError
@@ -218,16 +166,14 @@ def _elsewhere(job: InvokeJob, photo: bytes, seed: int, data: Path | None) -> tu
     described = sagemaker.describe(name)
     sagemaker.check(described, name=name, memory_mb=job.memory_mb, instance=job.instance)
     schedule, began, up = job.when(seed, replaced=False), datetime.now(UTC), endpoints.sagemaker(name)
-    replies = _send(schedule, up.ask, photo)
+    all_replies = send(schedule, up.ask, photo)
+    replies = all_replies
     if schedule.cold:
-        fresh: list[Reply] = []
-        for reply in replies:
-            fresh.append(_proven(job, reply, fresh))
-        replies = fresh
+        replies = [proven_cold(reply, all_replies[:i], ours=False) for i, reply in enumerate(all_replies)]
     answered = [reply for reply in replies if reply.latency_s is not None]
     if not answered:
         return replies, {}
-    sent = len(answered) + schedule.uncounted
+    sent = sum(reply.latency_s is not None for reply in all_replies) + schedule.uncounted
     return replies, _guard(job, data, answered[0]) | _cloudwatch(name, described, job, began, sent, answered)
 
 
@@ -266,56 +212,6 @@ def _cloudwatch(
         mean_latency_s=statistics.fmean(reply.latency_s or 0.0 for reply in answered),
         mean_processing_s=statistics.fmean(reply.processing_s for reply in answered),
     )
-
-
-def _send(schedule: schedules.Schedule, ask: Caller, photo: bytes) -> list[Reply]:
-    for _ in range(schedule.uncounted):
-        _ask(ask, photo, time.monotonic())
-    began = time.monotonic()
-    if schedule.open:
-        with ThreadPoolExecutor(IN_FLIGHT) as callers:
-            sent = []
-            for at_s in schedule.at_s:
-                time.sleep(max(0.0, began + at_s - time.monotonic()))
-                sent.append(callers.submit(_ask, ask, photo, began + at_s))
-            return [one.result() for one in sent]
-    replies = []
-    for at_s in schedule.at_s:
-        time.sleep(max(0.0, began + at_s - time.monotonic()))
-        replies.append(_ask(ask, photo, time.monotonic()))
-    return replies
-
-
-def _ask(ask: Caller, photo: bytes, due: float, *, cold: bool = False) -> Reply:
-    sent = time.monotonic()
-    try:
-        body = ask(photo)
-        latency_s, answer = time.monotonic() - due, json.loads(body)
-        timings = answer["timings_ms"]
-    except Throttled:
-        return Reply(why_not="throttled")
-    except NoAnswer as problem:
-        return Reply(why_not=str(problem))
-    except (ValueError, KeyError, TypeError):
-        return Reply(why_not="the answer is not a grading")
-    processing_s = latency_s if cold else min(timings.get("total", 1e9) / 1000, time.monotonic() - sent)
-    return Reply(
-        latency_s,
-        processing_s,
-        timings.get("predict", 0.0) / 1000,
-        len(body),
-        str(answer.get("artefact", "")),
-        answer.get("container"),
-    )
-
-
-def _proven(job: InvokeJob, reply: Reply, before: Sequence[Reply]) -> Reply:
-    """A reply to a cold request, if its container says so: nobody was answered before, and nobody had met it."""
-    if reply.container is None:  # the published server says nothing of itself; here we have started it ourselves
-        return reply if reply.latency_s is None or not job.endpoint.startswith(SAGEMAKER) else Reply(why_not="not cold")
-    met = {one.container["id"] for one in before if one.container}
-    fresh = reply.container["answered"] == 1 and reply.container["id"] not in met
-    return reply if fresh else Reply(why_not="not cold")
 
 
 def _artefact(job: InvokeJob, data: Path | None) -> Path:

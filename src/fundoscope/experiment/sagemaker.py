@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from fundoscope.deploy.aws import one_sentence
+from fundoscope.deploy.aws import Cloud, one_sentence
 from fundoscope.errors import FundoscopeError
-from fundoscope.experiment.callers import aws_client, boto3_parts
 from fundoscope.experiment.unavailable import Unavailable
 
 NAMESPACE = "AWS/SageMaker"
-MICROSECONDS = ("ModelLatency", "OverheadLatency", "ModelSetupTime")
+READINGS = {  # of CloudWatch's, all in microseconds -> of ours
+    "ModelLatency": "model_latency_s",
+    "OverheadLatency": "overhead_latency_s",
+    "ModelSetupTime": "model_setup_s",
+}
 PERIOD_S = 60
 ASK_EVERY_S = 20.0
 
@@ -30,15 +32,12 @@ class Described:
 
 
 def describe(name: str) -> Described:
-    client = _client("sagemaker")
     try:
-        config = client.describe_endpoint(EndpointName=name)["EndpointConfigName"]
-        variant = client.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"][0]
-    except client.exceptions.ClientError as problem:
-        error = problem.response.get("Error", {})
-        raise Unavailable(
-            f"the endpoint {name} cannot be described: {error.get('Message', error.get('Code'))}"
-        ) from None
+        with Cloud() as cloud, one_sentence():
+            config = cloud.sagemaker.describe_endpoint(EndpointName=name)["EndpointConfigName"]
+            variant = cloud.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"][0]
+    except FundoscopeError as problem:
+        raise Unavailable(f"the endpoint {name} cannot be described: {problem.message}") from None
     serverless = variant.get("ServerlessConfig") or {}
     return Described(
         variant["VariantName"], int(serverless.get("MemorySizeInMB", 0)), "" if serverless else variant["InstanceType"]
@@ -60,8 +59,7 @@ class Counted:
     """One of CloudWatch's metrics over a span."""
 
     n: float
-    mean: float
-    largest: float
+    mean_s: float
 
 
 def counted(
@@ -74,31 +72,28 @@ def counted(
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Counted]:
     """What CloudWatch has from `began` on; it is late, and asked again until all is there or `wait_s` is over."""
-    client, deadline = _client("cloudwatch"), time.monotonic() + wait_s
-    while True:
-        with one_sentence():
-            found = {metric: one for metric in MICROSECONDS if (one := _one(client, name, variant, metric, began))}
-        enough = found.get("ModelLatency")
-        if (enough and enough.n >= requests) or time.monotonic() >= deadline:
-            return found
-        sleep(min(ASK_EVERY_S, max(0.0, deadline - time.monotonic())))
+    deadline = time.monotonic() + wait_s
+    with Cloud() as cloud, one_sentence():
+        while True:
+            found = {metric: one for metric in READINGS if (one := _one(cloud, name, variant, metric, began))}
+            enough = found.get("ModelLatency")
+            if (enough and enough.n >= requests) or time.monotonic() >= deadline:
+                return found
+            sleep(min(ASK_EVERY_S, max(0.0, deadline - time.monotonic())))
 
 
-def _one(client: Any, name: str, variant: str, metric: str, began: datetime) -> Counted | None:
-    points = client.get_metric_statistics(
+def _one(cloud: Cloud, name: str, variant: str, metric: str, began: datetime) -> Counted | None:
+    points = cloud.cloudwatch.get_metric_statistics(
         Namespace=NAMESPACE,
         MetricName=metric,
         Dimensions=[{"Name": "EndpointName", "Value": name}, {"Name": "VariantName", "Value": variant}],
         StartTime=began.replace(second=0, microsecond=0),  # its minutes are whole ones
         EndTime=datetime.now(UTC) + timedelta(seconds=PERIOD_S),
         Period=PERIOD_S,
-        Statistics=["SampleCount", "Sum", "Maximum"],
+        Statistics=["SampleCount", "Sum"],
     )["Datapoints"]
     n = sum(point["SampleCount"] for point in points)
-    if not n:
-        return None
-    mean_s = sum(point["Sum"] for point in points) / n / 1e6
-    return Counted(n, mean_s, max(point["Maximum"] for point in points) / 1e6)
+    return Counted(n, sum(point["Sum"] for point in points) / n / 1e6) if n else None
 
 
 def reconciled(
@@ -108,20 +103,10 @@ def reconciled(
     readings = {
         "cloudwatch_missing": requests - found["ModelLatency"].n if "ModelLatency" in found else float(requests)
     }
-    names = {
-        "ModelLatency": "model_latency_s",
-        "OverheadLatency": "overhead_latency_s",
-        "ModelSetupTime": "model_setup_s",
-    }
-    readings |= {names[metric]: one.mean for metric, one in found.items()}
+    readings |= {READINGS[metric]: one.mean_s for metric, one in found.items()}
     if "model_latency_s" in readings:
         readings["beyond_container_s"] = readings["model_latency_s"] - mean_processing_s
         if "overhead_latency_s" in readings:
             theirs = readings["model_latency_s"] + readings["overhead_latency_s"]
             readings["way_there_and_back_s"] = mean_latency_s - theirs
     return readings
-
-
-def _client(service: str) -> Any:
-    boto3, config, _ = boto3_parts()
-    return aws_client(boto3, service, config(retries={"total_max_attempts": 3}))

@@ -27,10 +27,6 @@ class Schedule:
     cold: bool = False  # each must find a container that was not there before
     open: bool = False  # sent at their moments, whether or not those before have been answered
 
-    @property
-    def duration_s(self) -> float:
-        return self.at_s[-1] if self.at_s else 0.0
-
 
 def warm(requests: int = 25, every_s: float = 5.0) -> Schedule:
     """The thesis's: one uncounted, then 25, five seconds apart."""

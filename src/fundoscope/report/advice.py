@@ -9,7 +9,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from fundoscope.analysis.advice_words import headline, how_sure, told_break_evens, what_would_change
 from fundoscope.analysis.amounts import dollars, percent, seconds
 from fundoscope.analysis.dossier import Dossier, assumptions
 from fundoscope.analysis.month import Estimate
@@ -17,6 +16,7 @@ from fundoscope.analysis.ways import kind_of
 from fundoscope.provenance import versions, write_whole
 from fundoscope.report import tables
 from fundoscope.report.advice_charts import cost_picture, pareto_picture
+from fundoscope.report.advice_words import headline, how_sure, told_break_evens, what_would_change
 from fundoscope.report.study import light_palette
 from fundoscope.report.tables import Column, Entry, text
 from fundoscope.report.template import fill

@@ -12,6 +12,7 @@ from fundoscope.analysis.findings import Findings
 from fundoscope.provenance import write_whole
 from fundoscope.report import study_cells as cells
 from fundoscope.report import study_charts as charts
+from fundoscope.report import study_costs as money
 from fundoscope.report import study_tables as tables
 from fundoscope.report.study_words import answer, answer_pt, dollars, number_of, percent, strongest, unexplained
 from fundoscope.report.template import fill
@@ -55,10 +56,10 @@ def _context(findings: Findings, series: Series) -> dict[str, Any]:
         "precision": tables.precision_table(findings),
         "costs": costs,
         "pareto": charts.pareto_picture(findings),
-        "machine_costs": tables.machine_cost_table(findings, costs) if costs else None,
-        "cell_costs": tables.cost_table(findings, costs) if costs else None,
-        "per_inference": tables.inference_table(findings),
-        "elsewhere": tables.elsewhere_table(findings, costs) if costs else None,
+        "machine_costs": money.machine_cost_table(findings, costs) if costs else None,
+        "cell_costs": money.cost_table(findings, costs) if costs else None,
+        "per_inference": money.inference_table(findings),
+        "elsewhere": money.elsewhere_table(findings, costs) if costs else None,
         "failures": tables.failure_table(findings),
         "last_words": _last_words(findings),
         "statements": tables.statement_table(findings),

@@ -13,6 +13,7 @@ from fundoscope.analysis.summaries import Summary
 from fundoscope.report.study_words import Found, shown, shown_dollars
 
 MOST_ROWS = 300
+END_ROWS = 50  # listed at either end, where there are more
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from fundoscope.analysis import thesis
 from fundoscope.analysis.inference_cost import as_billed, as_thesis, break_even_requests_per_hour, rented
-from fundoscope.analysis.prices import PriceList, open_prices
+from fundoscope.analysis.prices import SAGEMAKER, PriceList, open_prices
 from fundoscope.analysis.summaries import Summary
 from fundoscope.analysis.thesis import RESULTS, Cell, Value, beside, regenerate, thesis_results
 from fundoscope.analysis.thesis_exhibits import EXHIBITS
@@ -39,7 +39,6 @@ BASES = {
     "inferred": "inferred",
     "unsupported": "as printed, no readings",
 }
-PRICES = "aws-sagemaker-us-east-1-2025-01-26"
 PHOTOGRAPH_BYTES = 113_000  # the 224×224 PNG of the author's load test
 RATE = 100  # requests an hour
 RIVAL = "ml.c7g.xlarge"  # the cheapest machine of the thesis
@@ -66,8 +65,8 @@ def render(ours: Ours | None = None, *, measured: str = "") -> str:
             "verdicts_pt": {verdict: words for verdict, (_, words) in VERDICTS.items()},
             "plural_pt": {"reproduced": "reproduzidas", "not reproducible": "não reproduzíveis"},
             "total": len(judged),
-            "costs": _cost_table(open_prices(PRICES)),
-            "prices": PRICES,
+            "costs": _cost_table(open_prices(SAGEMAKER)),
+            "prices": SAGEMAKER,
             "rate": RATE,
             "photograph_kb": PHOTOGRAPH_BYTES // 1000,
             "measured": measured if any(table.measured for table in made) else "",
