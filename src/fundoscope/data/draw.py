@@ -208,7 +208,8 @@ def _read_note(note: Path) -> dict[str, Any]:
 
 def _write_batch(images: Path, seed: int, size: int, batch: range) -> range:
     for index in batch:
-        write_whole(images / _file(index), draw_eye(seed, index, size=size).jpeg())
+        picture = draw_eye(seed, index, size=size).jpeg()
+        write_whole(images / _file(index), picture, lasting=False)  # the seed draws it again
     return batch
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.design import Cell, Design, Trial
-from fundoscope.provenance import command, versions
+from fundoscope.provenance import command, sync_folder, versions
 
 FORMAT = 1
 # What a failure was: the cell cannot run here, or this run of it went wrong.
@@ -95,6 +95,7 @@ class OutcomeLog:
         if not size:
             about = {"format": FORMAT, "study": self._design.name, "design_digest": self._design.digest}
             self._write(about | {"measured_by": command(), "measured_with": versions()})
+            sync_folder(self.path.parent)  # the log is new: its name has to outlive a power cut too
             return
         with self.path.open("rb") as file:
             head = _head(file.readline(), self.path)

@@ -78,7 +78,7 @@ def write_gallery(
         # As strong as the answer: without that, the faintest trace in a healthy eye would glow as a lesion does.
         glowing = overlay(photograph, heat * facts[row]["referral"])
         for name, picture in zip(names, (photograph, glowing), strict=True):
-            write_whole(folder / name, _jpeg(picture))
+            write_whole(folder / name, _jpeg(picture), lasting=False)
         shown.append(Shown(**facts[row], kind=kind, story=story, picture=names[0], overlay=names[1]))
     write_json(folder / "gallery.json", [asdict(item) for item in shown])
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fundoscope.errors import FundoscopeError
+from fundoscope.provenance import sync_folder
 
 FORMAT = 1
 OPENING = b'{"screening"'
@@ -145,6 +146,7 @@ class ScreenLog:
         if not first:
             self._file.write(json.dumps(header).encode() + b"\n")
             os.fsync(self._file.fileno())
+            sync_folder(self.path.parent)  # the log is new: its name has to outlive a power cut too
             return
         there = json.loads(first)
         for name, wanted in header.items():
