@@ -64,8 +64,8 @@ def _open(name: str, folder: Path, *, weights: str) -> Model:
             raise FundoscopeError(f"{path} holds {found.format}", f"export {name} there with --format {format}")
     int8, guard = folder / "int8", "no INT8 model"
     if (int8 / "artefact.json").is_file():
-        finding = Artefact.open(int8).guard or {}
-        guard = "passed" if finding.get("passed") else f"refused: {finding.get('why', 'it does not say why')}"
+        refused = Artefact.open(int8).refused
+        guard = "passed" if refused is None else f"refused: {refused}"
         if weights == "random":
             guard = "not tried: the weights are random"
     return Model(name, paths["onnx"], paths["savedmodel"], int8 if int8.is_dir() else None, guard, weights)

@@ -15,7 +15,8 @@ from serving_models import Model
 from serving_peers import HERE, environment_of
 from serving_photos import Photos
 
-from fundoscope.artefact.artefact import MODEL_PATHS, Artefact
+from fundoscope.artefact.artefact import Artefact
+from fundoscope.artefact.files import MODEL_PATHS
 from fundoscope.data.photo import prepare
 from fundoscope.quota import cores
 

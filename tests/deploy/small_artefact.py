@@ -9,14 +9,14 @@ from urllib.request import Request, urlopen
 import onnx
 from onnx import TensorProto, helper
 
-from fundoscope.artefact.artefact import GRADES, NOTICE, Artefact, Input, ModelFile, OperatingPoint, Output, write
+from fundoscope.artefact.artefact import GRADES, NOTICE, Artefact, Input, OperatingPoint, Output, write
 from fundoscope.cli import deploy
 from fundoscope.cli.command import Answer
 from fundoscope.data.gradability import GradabilityRule
 from fundoscope.data.photo import Preparation
 from fundoscope.deploy.aws import Cloud
 from fundoscope.deploy.endpoint import LocalImage
-from fundoscope.provenance import sha256_file, write_json
+from fundoscope.provenance import write_json
 
 REGION = "us-east-1"
 
@@ -53,7 +53,7 @@ def make_artefact(folder: Path, model: bytes) -> Artefact:
             digest="",
             format="onnx",
             precision="float32",
-            files=(ModelFile("model.onnx", len(model), sha256_file(folder / "model.onnx")),),
+            files=(),  # writing lists them
             input=Input("photograph", "uint8", (None, 64, 64, 3), Preparation(64), GradabilityRule()),
             output=Output("probabilities", "ordinal", (None, 5), GRADES),
             referral_from=2,

@@ -1,7 +1,8 @@
 """Artefact: what is deployed. A folder with artefact.json and the model in one format and precision.
 
     artefact.json    what goes in, what comes out, where referral begins, how good it is and where it came from
-    model.onnx       or saved_model/, its files listed in artefact.json with their sha256
+    model.onnx       or saved_model/, its files listed in artefact.json with their sha256 (artefact/files.py)
+    signature.json   where somebody signed it: whose key, over the digest (artefact/signature.py)
     model.tar.gz     the same for S3: SageMaker unpacks it to /opt/ml/model/artefact.json and so on
 
 `digest` names an artefact: the sha256 of everything in artefact.json, so of the model's bytes too, except what the
@@ -9,25 +10,34 @@ export observed about itself (`parity`, `export`). The same model exported twice
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fundoscope.artefact.files import (
+    MODEL_PATHS,
+    SIGNATURE,
+    TABLE,
+    ModelFile,
+    check_digest,
+    check_files,
+    describe_files,
+    digest_of,
+    read_artefact_json,
+)
 from fundoscope.config import build
 from fundoscope.data.gradability import GradabilityRule
 from fundoscope.data.photo import Preparation
 from fundoscope.errors import FundoscopeError
-from fundoscope.provenance import sha256_file, sha256_of, write_json
+from fundoscope.provenance import write_json, writing
 
 if TYPE_CHECKING:
     import tarfile
 
-VERSION = 1  # of artefact.json: raised when an older Fundoscope would misread it
-NOT_DIGESTED = ("digest", "parity", "export")
+ARCHIVE = "model.tar.gz"
 Format = Literal["onnx", "savedmodel"]
 Precision = Literal["float32", "int8", "int8-dynamic", "float16", "bfloat16"]
-MODEL_PATHS: dict[str, str] = {"onnx": "model.onnx", "savedmodel": "saved_model"}
-ARCHIVE = "model.tar.gz"
 
 
 @dataclass(frozen=True)
@@ -55,13 +65,6 @@ DRAWN_NOTICE = Name(
     NOTICE.en + " Trained on drawn eyes, not photographs: nothing about medicine follows from its answers.",
     NOTICE.pt + " Treinado com olhos desenhados, não fotografias: nada de médico decorre das suas respostas.",
 )
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    path: str  # relative to the artefact's folder, with forward slashes
-    size_bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -130,20 +133,25 @@ class Artefact:
         `verify=False` trusts the contents of the model's files and only looks that they are there, whole: it saves a
         server the reading of a large model twice.
         """
-        table = _read(folder)
-        artefact = build(cls, {**table, "folder": folder}, where=str(folder / "artefact.json"))
-        if artefact.digest != _digest(table):
-            message = (
-                f"{folder}/artefact.json was changed after the export: its digest should be {_digest(table)[:12]}…"
-            )
-            raise FundoscopeError(f"{message} and it says {artefact.digest[:12]}…", _ANEW)
+        table = read_artefact_json(folder)
+        artefact = build(cls, {**table, "folder": folder}, where=str(folder / TABLE))
+        check_digest(folder, table)
         artefact.check_files(contents=verify)
         return artefact
 
     def check_files(self, *, contents: bool = True) -> None:
-        """Raise FundoscopeError unless every file is there, whole, and with `contents` byte for byte as exported."""
-        for file in self.files:
-            _check(self.folder, file, contents=contents)
+        """Raise FundoscopeError unless the model's files are there, whole, and with `contents` as exported."""
+        check_files(self.folder, self.format, self.files, contents=contents)
+
+    @property
+    def refused(self) -> str | None:
+        """Why it is not to be served, deployed or advised; None: it may be.
+
+        A model that is not float32 has to show a guard that passed: without one, nobody knows what it lost.
+        """
+        if self.guard is None:
+            return None if self.precision == "float32" else f"it is {self.precision} and was never judged"
+        return None if self.guard.get("passed") is True else str(self.guard.get("why", "its guard does not say why"))
 
     def to_json(self) -> dict[str, Any]:
         """What artefact.json holds."""
@@ -154,24 +162,27 @@ class Artefact:
         return table
 
 
-def usable(artefact: Artefact, *, unsafe: bool) -> Artefact:
-    """The artefact, if it may be served and deployed; `unsafe` is a user's word that one that was refused may be."""
-    if artefact.guard is not None and artefact.guard.get("passed") is not True and not unsafe:
-        why = artefact.guard.get("why", "its guard does not say why")
-        raise FundoscopeError(f"{artefact.folder} was refused: {why}", "serve the float32 artefact, or say --unsafe")
+def usable(artefact: Artefact, *, unsafe: bool, trusted_keys: Sequence[Path] = ()) -> Artefact:
+    """The artefact, if it may be served and deployed. `unsafe` is a user's word that one that was refused may be; with
+    `trusted_keys` it must be signed by one of them, whatever else is said."""
+    if trusted_keys:
+        from fundoscope.artefact.signature import check_signed
+
+        check_signed(artefact.folder, artefact.digest, trusted_keys)
+        artefact.check_files()  # the signature is over the digest, and the digest over these bytes
+    if artefact.refused is not None and not unsafe:
+        hint = "judge it against float32 with fundoscope quantise, serve the float32 artefact, or say --unsafe"
+        if artefact.guard is not None:
+            hint = "serve the float32 artefact, or say --unsafe"
+        raise FundoscopeError(f"{artefact.folder} was refused: {artefact.refused}", hint)
     return artefact
-
-
-_ANEW = "export it anew, or copy it again from where it was whole"
 
 
 def write(artefact: Artefact) -> Artefact:
     """List the model's files, compute the digest, write artefact.json; the artefact as it is now on disk."""
-    paths = [artefact.model] if artefact.model.is_file() else sorted(artefact.model.rglob("*"))
-    files = tuple(_describe(artefact.folder, path) for path in paths if path.is_file())
-    listed = replace(artefact, files=files)
-    whole = replace(listed, digest=_digest(listed.to_json()))
-    write_json(whole.folder / "artefact.json", whole.to_json())
+    listed = replace(artefact, files=describe_files(artefact.folder, artefact.format))
+    whole = replace(listed, digest=digest_of(listed.to_json()))
+    write_json(whole.folder / TABLE, whole.to_json())
     return whole
 
 
@@ -180,15 +191,16 @@ def pack(artefact: Artefact) -> Path:
     import gzip  # not for a server
     import tarfile
 
-    archive = artefact.folder / ARCHIVE
-    part = archive.with_name(f".{ARCHIVE}.part")
-    with part.open("wb") as file:
+    artefact.check_files(contents=False)  # nothing from elsewhere travels under its name
+    names = [TABLE, *(file.path for file in artefact.files)]
+    if (artefact.folder / SIGNATURE).is_file():
+        names.append(SIGNATURE)
+    with writing(artefact.folder / ARCHIVE) as file:
         zipped = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
         with zipped, tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-            for name in sorted(["artefact.json", *(file.path for file in artefact.files)]):
+            for name in sorted(names):
                 _add(tar, artefact.folder / name, name)
-    part.replace(archive)
-    return archive
+    return artefact.folder / ARCHIVE
 
 
 def _add(tar: "tarfile.TarFile", path: Path, name: str) -> None:
@@ -198,41 +210,3 @@ def _add(tar: "tarfile.TarFile", path: Path, name: str) -> None:
     entry.size = path.stat().st_size
     with path.open("rb") as file:
         tar.addfile(entry, file)
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / "artefact.json"
-    if not path.is_file():
-        hint = f"make one: fundoscope export runs/x --format onnx --out {folder}"
-        raise FundoscopeError(f"{folder} is not an artefact: it has no artefact.json", hint)
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        version = table["version"]
-    except (ValueError, KeyError, TypeError):
-        raise FundoscopeError(f"{path} is damaged: it is not the JSON of an artefact", _ANEW) from None
-    if version != VERSION:
-        message = f"{path} is of version {version} and this Fundoscope reads version {VERSION}"
-        raise FundoscopeError(message, "install the Fundoscope that made it, or export it anew")
-    return dict(table)
-
-
-def _digest(table: dict[str, Any]) -> str:
-    content = {name: value for name, value in table.items() if name not in NOT_DIGESTED}
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return sha256_of(canonical.encode())
-
-
-def _describe(folder: Path, path: Path) -> ModelFile:
-    return ModelFile(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_file(path))
-
-
-def _check(folder: Path, file: ModelFile, *, contents: bool) -> None:
-    path = folder / file.path
-    if not path.is_file():
-        raise FundoscopeError(f"{path} is missing", _ANEW)
-    if (size_bytes := path.stat().st_size) != file.size_bytes:
-        message = f"{path} is not the file that was exported: it has {size_bytes} bytes, not {file.size_bytes}"
-        raise FundoscopeError(message, _ANEW)
-    if contents and (found := sha256_file(path)) != file.sha256:
-        message = f"{path} is not the file that was exported: its sha256 is {found[:12]}…, not {file.sha256[:12]}…"
-        raise FundoscopeError(message, _ANEW)

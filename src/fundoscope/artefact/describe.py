@@ -11,7 +11,6 @@ from fundoscope.artefact.artefact import (
     GRADES,
     NOTICE,
     REFERRAL,
-    VERSION,
     Artefact,
     Format,
     Input,
@@ -19,6 +18,7 @@ from fundoscope.artefact.artefact import (
     Output,
 )
 from fundoscope.artefact.convert import INPUT, OUTPUT
+from fundoscope.artefact.files import VERSION
 from fundoscope.artefact.parity import Parity
 from fundoscope.config import build
 from fundoscope.errors import FundoscopeError

@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fundoscope.artefact.artefact import MODEL_PATHS, Artefact, Format, pack, write
+from fundoscope.artefact.artefact import Artefact, Format, pack, write
 from fundoscope.artefact.convert import ENVIRONMENT, EXPORTERS, Job, steps
 from fundoscope.artefact.describe import describe, operating_points_of
+from fundoscope.artefact.files import MODEL_PATHS
 from fundoscope.artefact.parity import Parity, ParityFailed, compare
 from fundoscope.data.records import Records
 from fundoscope.errors import FundoscopeError, pick
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.run import TrainedModel
 from fundoscope.progress import Track, quiet
-from fundoscope.provenance import new_folder, sha256_file, write_json
+from fundoscope.provenance import install_folder, new_folder, sha256_file, write_json
 
 PACKAGES: dict[str, tuple[str, ...]] = {
     "onnx": ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime"),
@@ -131,7 +132,7 @@ def _check_room(out: Path, format: Format, model: TrainedModel) -> None:
 def _install(made: Artefact, out: Path) -> bool:
     """Put the new artefact at `out`; True if it was there already."""
     if not (out / "artefact.json").is_file():
-        made.folder.rename(out)
+        install_folder(made.folder, out)
         return False
     there = Artefact.open(out)
     if there.digest != made.digest:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fundoscope.artefact.artefact import MODEL_PATHS, Artefact, Precision, pack, write
+from fundoscope.artefact.artefact import Artefact, Precision, pack, write
 from fundoscope.artefact.describe import summary
+from fundoscope.artefact.files import MODEL_PATHS
 from fundoscope.artefact.guard import MARGIN, Guard, judge
 from fundoscope.artefact.held_out import CALIBRATION, Photographs, calibrating, check_preparation, held_out
 from fundoscope.artefact.measure import Latency, compare_latency, peak_memory
@@ -27,7 +28,7 @@ from fundoscope.model.operating import OperatingPoint
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.scores import score
 from fundoscope.progress import Track, quiet
-from fundoscope.provenance import command, new_folder, versions
+from fundoscope.provenance import command, install_folder, new_folder, versions
 from fundoscope.quota import cores
 
 BATCH = 16
@@ -97,7 +98,7 @@ def quantise(
             circumstances = _circumstances(measured, method, threads or cores())
             scores = _scores(after, float32, opened)
             _write(float32, folder, method, scores=scores, origin=origin, export=circumstances, guard=guards[method])
-        part.rename(out)
+        install_folder(part, out)
     candidates = {
         method: Candidate(
             Artefact.open(out / folder.relative_to(part)), guards[method], measured[method], _gain(measured, method)

@@ -17,7 +17,7 @@ gives (one at 1,769 MB), and is an assumption here.
 import json
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from fundoscope.artefact.artefact import Artefact
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment import endpoints, sagemaker, schedules
 from fundoscope.experiment.endpoints import Up, Worker
@@ -140,7 +141,7 @@ def _here(job: InvokeJob, photo: bytes, seed: int, data: Path | None) -> tuple[l
                     raise MemoryError
     except MemoryError:
         raise MemoryError(f"the server was ended for want of memory at {job.memory_mb} MB") from None
-    refused = _refused_why(json.loads((artefact / "artefact.json").read_text(encoding="utf-8")))
+    refused = Artefact.open(artefact, verify=False).refused or ""
     most = {name: max(each[name] for each in used) for name in used[0]}
     return replies, {**most, "cpus": worker.cpus or float(cores()), "artefact_refused": refused}
 
@@ -183,19 +184,13 @@ def _guard(job: InvokeJob, data: Path | None, reply: Reply) -> dict[str, str]:
         artefact = _artefact(job, data)
     except (FundoscopeError, Unavailable):
         return {}
-    about = json.loads((artefact / "artefact.json").read_text(encoding="utf-8"))
-    if about.get("digest") != reply.artefact:
+    about = Artefact.open(artefact, verify=False)
+    if about.digest != reply.artefact:
         message = (
             f"the endpoint answers with the artefact {reply.artefact[:12] or 'without a name'}, not {job.artefact}"
         )
         raise FundoscopeError(message, f"deploy {artefact}, or take --data out")
-    return {"artefact_refused": _refused_why(about)}
-
-
-def _refused_why(about: Mapping[str, Any]) -> str:
-    """Why its guard refused an artefact; empty: it did not."""
-    guard = about.get("guard") or {}
-    return "" if guard.get("passed", True) else str(guard.get("why", "its guard"))
+    return {"artefact_refused": about.refused or ""}
 
 
 def _cloudwatch(

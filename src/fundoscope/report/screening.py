@@ -37,7 +37,7 @@ def _context(screened: Screened) -> dict[str, Any]:
         "artefact": artefact,
         "point": asked.operating_point,
         "measured": _measured(screened),
-        "refused": (artefact.guard or {}).get("why", "") if (artefact.guard or {}).get("passed") is False else "",
+        "refused": artefact.refused,
         "counts": counts,
         "not_graded": counts["photographs"] - counts["graded"],
         "grades": _grades(screened),
