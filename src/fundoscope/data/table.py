@@ -2,10 +2,14 @@
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from fundoscope.errors import FundoscopeError, nearest
+
+# How a cell begins that a spreadsheet takes for a formula (OWASP, "CSV Injection"); and one that looks guarded already.
+FORMULA, GUARDED = re.compile(r"'*[=+\-@\t\r\n]"), re.compile(r"'+[=+\-@\t\r\n]")
 
 
 @dataclass(frozen=True)
@@ -84,14 +88,24 @@ def _row(line: int, cells: list[str], header: list[str], name: str) -> Row:
             "a comma inside a cell needs quotes around the cell",
         )
     padded = cells + [""] * (len(header) - len(cells))
-    return Row(line, {column: cell.strip() for column, cell in zip(header, padded, strict=False)})
+    return Row(line, {column: as_written(cell.strip()) for column, cell in zip(header, padded, strict=False)})
+
+
+def no_formula(text: str) -> str:
+    """The text for a CSV file that people open: with an apostrophe in front where it would else be run as a formula."""
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def as_written(cell: str) -> str:
+    """What `no_formula` was given."""
+    return cell[1:] if GUARDED.match(cell) else cell
 
 
 def to_csv(header: tuple[str, ...], rows: list[list[str]]) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows([no_formula(cell) for cell in row] for row in rows)
     try:
         return out.getvalue().encode()
     except UnicodeEncodeError:  # a file name may be any bytes; a table of names may not

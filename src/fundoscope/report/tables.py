@@ -10,6 +10,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from fundoscope.analysis.summaries import Summary
+from fundoscope.data.table import no_formula
 from fundoscope.report.study_words import Found, shown, shown_dollars
 
 MOST_ROWS = 300
@@ -57,7 +58,7 @@ def csv_link(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(lines)
+    writer.writerows([no_formula(cell) if isinstance(cell, str) else cell for cell in line] for line in lines)
     return "data:text/csv;charset=utf-8," + quote(file.getvalue(), safe=",;:/()*+=!@'~")
 
 

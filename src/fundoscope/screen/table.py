@@ -2,22 +2,25 @@
 
 Rows are written as they come, never held; the file appears under its name when it is whole. pyarrow is imported only
 to write Parquet.
+
+In CSV, a text that a spreadsheet would take for a formula (a file may be called "=HYPERLINK(…).jpg") has an apostrophe
+in front; Parquet and JSON lines hold it as it is.
 """
 
 import csv
 import glob
 import importlib.util
 import json
-import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any, Literal, TypeAlias
 
+from fundoscope.data.table import no_formula
 from fundoscope.errors import FundoscopeError, nearest
+from fundoscope.provenance import writing
 
 Status = Literal["graded", "ungradable", "unreadable", "failed"]
 STATUSES = typing.get_args(Status)
@@ -95,26 +98,10 @@ def write_table(out: Path, kind: type, rows: Iterable[Any], about: About) -> Non
     """
     names = [field.name for field in fields(kind)]
     values = ([getattr(row, name) for name in names] for row in rows)
-    with _whole(out) as file:
-        WRITERS[out.suffix.lower()](file, kind, values, about)
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file that is there, on disk, when the block has ended well, and not before."""
-    for left_behind in path.parent.glob(f".{glob.escape(path.name)}.*.part"):  # by one that was killed
+    for left_behind in out.parent.glob(f".{glob.escape(out.name)}.*.part"):  # by one that was killed
         left_behind.unlink(missing_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
+    with writing(out) as file:
+        WRITERS[out.suffix.lower()](file, kind, values, about)
 
 
 def _write_csv(file: IO[bytes], kind: type, rows: Iterable[Values], _about: About) -> None:
@@ -128,6 +115,8 @@ def _write_csv(file: IO[bytes], kind: type, rows: Iterable[Values], _about: Abou
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return no_formula(value)
     return f"{value:.7g}" if isinstance(value, float) else value  # as many digits as a float32 has
 
 
