@@ -19,6 +19,7 @@ VERBS = [
     ("evaluate",),
     ("export",),
     ("quantise",),
+    ("sign",),
     ("serve",),
     ("conform",),
     ("screen",),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fundoscope.cli.command import Answer, Commands, bar, table, verb
+from fundoscope.cli.trusted import add_trusted_key, trusted_keys
 from fundoscope.errors import FundoscopeError, pick
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
     add("--alarm-topic", metavar="ARN", help="an SNS topic that alarms tell")
     add("--source", type=Path, metavar="FOLDER", help="the repository, for infra/ (default: the one this runs from)")
     add("--aws-endpoint", metavar="URL", help="an emulator of AWS, such as moto's server")
-    add("--unsafe", action="store_true", help="deploy even an artefact that was refused")
+    add("--unsafe", action="store_true", help="deploy even an artefact that was refused, or never judged")
+    add_trusted_key(parser)
 
 
 def _plan(arguments: argparse.Namespace) -> Answer:
@@ -145,7 +147,8 @@ def _destroy(arguments: argparse.Namespace) -> Answer:
 def _artefact(arguments: argparse.Namespace) -> "Artefact":
     from fundoscope.artefact.artefact import Artefact, usable
 
-    return usable(Artefact.open(arguments.artefact), unsafe=arguments.unsafe)
+    opened = Artefact.open(arguments.artefact)
+    return usable(opened, unsafe=arguments.unsafe, trusted_keys=trusted_keys(arguments))
 
 
 def _image(text: str) -> "LocalImage | str":

@@ -19,6 +19,7 @@ COMMANDS = {
     "evaluate": "train",
     "export": "export",
     "quantise": "quantise",
+    "sign": "sign",
     "serve": "serve",
     "conform": "conform",
     "screen": "screen",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fundoscope.cli.command import Answer, Commands, bar, table, verb
+from fundoscope.cli.trusted import add_trusted_key, trusted_keys
 from fundoscope.errors import FundoscopeError
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--processes", type=_positive, help="how many at once (default: one per core, if memory allows)"
     )
-    parser.add_argument("--unsafe", action="store_true", help="use an artefact that its guard refused")
+    parser.add_argument("--unsafe", action="store_true", help="use even an artefact that was refused, or never judged")
+    add_trusted_key(parser)
 
 
 def _positive(text: str) -> int:
@@ -71,6 +73,7 @@ def _screen(arguments: argparse.Namespace) -> Answer:
         names_are_patients=a.patients_from_names,
         processes=a.processes,
         unsafe=a.unsafe,
+        trusted_keys=trusted_keys(a),
         track=bar,
     )
     page = _write_page(screened)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from fundoscope.cli.command import Answer, Commands, verb
+from fundoscope.cli.trusted import add_trusted_key, trusted_keys
 from fundoscope.errors import FundoscopeError
 
 PLATFORMS = ("real-time", "serverless", "batch")
@@ -42,7 +43,8 @@ def add_commands(commands: Commands) -> None:
     add("--operating-point", metavar="NAME", default="high_sensitivity", help="default: high_sensitivity")
     add("--multi-model", action="store_true", help="start empty; load by POST /models (or SAGEMAKER_MULTI_MODEL=true)")
     add("--models-root", type=Path, metavar="FOLDER", default=Path("/opt/ml/models"), help="where those may lie")
-    add("--unsafe", action="store_true", help="serve even an artefact that was refused")
+    add("--unsafe", action="store_true", help="serve even an artefact that was refused, or never judged")
+    add_trusted_key(parser)
     add("--log-requests", action="store_true", help="a line for each request: route, status, milliseconds")
 
 
@@ -58,6 +60,7 @@ def _serve(arguments: argparse.Namespace) -> Answer:
     chosen["model"] = arguments.model or _model()
     chosen["health_route"], chosen["predict_route"] = _route("AIP_HEALTH_ROUTE"), _route("AIP_PREDICT_ROUTE")
     chosen["image"] = _image()
+    chosen["trusted_keys"] = trusted_keys(arguments)
     status = serve(Settings(**chosen))
     if status > 1:
         raise SystemExit(status)  # the worker has said why

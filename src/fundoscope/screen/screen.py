@@ -11,7 +11,7 @@ any moment, the same command goes on with what is not in the log.
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -95,11 +95,12 @@ def screen(
     names_are_patients: bool = False,
     processes: int | None = None,
     unsafe: bool = False,
+    trusted_keys: Sequence[Path] = (),
     track: Track = quiet,
 ) -> Screened:
     """Grade what the log beside `out` lacks, then write the tables."""
     _check_out(out)
-    artefact = usable(Artefact.open(artefact_folder), unsafe=unsafe)
+    artefact = usable(Artefact.open(artefact_folder), unsafe=unsafe, trusted_keys=trusted_keys)
     points = {point.name: point for point in artefact.operating_points}
     point = pick(points, operating_point, kind="operating point")
     listing = list_photographs(source)

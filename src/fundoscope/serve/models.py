@@ -36,7 +36,8 @@ class NoMemory(MemoryError):  # noqa: N818
 
 def open_grader(folder: Path, settings: Settings, imported: Callable[[], None] = lambda: None) -> Grader:
     """The artefact in `folder`, its bytes checked while the runtime is imported (then `imported`) and opens them."""
-    artefact = usable(Artefact.open(folder, verify=False), unsafe=settings.unsafe)
+    opened = Artefact.open(folder, verify=False)
+    artefact = usable(opened, unsafe=settings.unsafe, trusted_keys=settings.trusted_keys)
     found: list[Exception] = []
     check = threading.Thread(target=_check, args=(artefact, found), daemon=True)
     check.start()  # hashing lets go of Python's lock, and so does the runtime

@@ -5,7 +5,6 @@ It imports nothing heavy: what it costs is no part of a comparison with the lean
 """
 
 import http.client
-import json
 import os
 import pwd
 import shutil
@@ -20,6 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from types import FrameType
 
+from fundoscope.artefact.files import AGAIN, TABLE, ModelFile, check_digest, check_files, read_artefact_json
+from fundoscope.config import build
 from fundoscope.errors import FundoscopeError, pick
 from fundoscope.quota import cores
 from fundoscope.serve.log import log
@@ -80,7 +81,7 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM (0), or until nginx or gunicorn ends by itself, which is an error."""
     nginx = _find_nginx()
     _check_installed()
-    _check_model(settings.model, settings.operating_point)
+    _check_model(settings)
     call = os.environ.get("FUNDOSCOPE_PUBLISHED_CALL", CALLS[0])
     pick(dict.fromkeys(CALLS), call, kind="way of calling the model (FUNDOSCOPE_PUBLISHED_CALL)")
     with bind(settings.host, settings.port) as probe:  # nginx cannot choose a free one itself
@@ -127,20 +128,27 @@ def _check_installed() -> None:
         raise FundoscopeError(f"the published stack needs {', '.join(missing)}", hint)
 
 
-def _check_model(folder: Path, operating_point: str) -> None:
-    """What can be told without opening the artefact, which is the workers' work and takes NumPy."""
-    path = folder / "artefact.json"
+def _check_model(settings: Settings) -> None:
+    """Every byte of the model, once and not in each worker; the workers open it, which takes NumPy."""
+    folder, path = settings.model, settings.model / TABLE
     hint = "make one: fundoscope export runs/x --format savedmodel --out artefacts/x"
     if not path.is_file():
         raise FundoscopeError(f"{folder} is not an artefact: it has no artefact.json", hint)
+    table = read_artefact_json(folder)
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
         format, points = table["format"], {point["name"]: point for point in table["operating_points"]}
-    except (ValueError, KeyError, TypeError):
-        raise FundoscopeError(f"{path} is damaged: it is not the JSON of an artefact", "export it anew") from None
+        files = [build(ModelFile, file, where=f"'files' in {path}") for file in table["files"]]
+    except (KeyError, TypeError):
+        raise FundoscopeError(f"{path} is damaged: it is not the JSON of an artefact", AGAIN) from None
     if format != "savedmodel":
         raise FundoscopeError(f"the published stack serves a SavedModel, and {folder} holds {format}", hint)
-    pick(points, operating_point, kind="operating point")
+    pick(points, settings.operating_point, kind="operating point")
+    digest = check_digest(folder, table)
+    if settings.trusted_keys:
+        from fundoscope.artefact.signature import check_signed
+
+        check_signed(folder, digest, settings.trusted_keys)
+    check_files(folder, format, files)
 
 
 @contextmanager

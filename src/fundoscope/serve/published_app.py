@@ -55,6 +55,7 @@ class Service:
     """A model that is loaded once, at the start or when first asked, and answers one photograph at a time."""
 
     def __init__(self, model: str, call: str, operating_point: str, unsafe: bool) -> None:
+        # Its bytes and its signature were checked by published.py, once for all workers.
         self._artefact = usable(Artefact.open(Path(model), verify=False), unsafe=unsafe)
         self._call = pick(CALLS, call, kind="way of calling the model")
         self._operating_point = operating_point

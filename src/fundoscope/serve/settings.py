@@ -35,6 +35,7 @@ class Settings:
     multi_model: bool = False
     models_root: Path = Path("/opt/ml/models")
     unsafe: bool = False
+    trusted_keys: tuple[Path, ...] = ()  # public keys; one of them must have signed the artefact, where there are any
     log_requests: bool = False
     health_route: str = ""  # another address for /ping, where the platform names one
     predict_route: str = ""  # the address that Vertex AI asks for predictions
