@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fundoscope.analysis.prices import GB, InstancePrice, ServerlessPrice, load_prices, open_prices, shipped
+from fundoscope.analysis.prices import InstancePrice, ServerlessPrice, load_prices, open_prices, shipped
 from fundoscope.errors import FundoscopeError
 
 
@@ -48,7 +48,14 @@ def test_serverless_requests_are_rounded_up_one_by_one() -> None:
     assert price is not None
     # The thesis's Table 6.1 way for 1,000 requests of 500.2 ms at 2 GB: 501 ms each, not 500,200 ms in all.
     assert price.usd(memory_gb=2, request_ms=[500.2] * 1000, moved_bytes=0) == pytest.approx(2 * 501 * 0.00002)
-    assert price.usd(memory_gb=1, request_ms=[], moved_bytes=GB) == pytest.approx(0.016)
+
+
+def test_a_gigabyte_moved_is_billed_as_two_to_the_thirtieth_bytes() -> None:
+    price = open_prices("aws-sagemaker-us-east-1-2025-01-26").serverless
+    assert price is not None
+    # 0.016 USD a gigabyte. A thousand million bytes are less than what is billed as one: 0.0149 USD.
+    assert price.usd(memory_gb=1, request_ms=[], moved_bytes=1_073_741_824) == pytest.approx(0.016, rel=1e-12)
+    assert price.usd(memory_gb=1, request_ms=[], moved_bytes=1_000_000_000) == pytest.approx(0.0149011612, abs=1e-10)
 
 
 @settings(deadline=None)

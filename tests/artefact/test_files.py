@@ -131,6 +131,16 @@ def test_a_model_whose_weights_lie_in_another_file_is_refused(tmp_path: Path) ->
     assert "as one file" in error.hint
 
 
+@pytest.mark.parametrize("at", [0, 2**20 - 10, 2**20 - 5, 2**20 - 1, 2**20, 3 * 2**20 - 4])
+def test_weights_elsewhere_are_found_wherever_in_a_large_file_they_are_named(at: int, tmp_path: Path) -> None:
+    """The file is read in blocks of a megabyte; the name may lie across two of them."""
+    model = bytearray(3 * 2**20 + 100)
+    assert make_artefact(tmp_path / "whole", bytes(model)).size_bytes == len(model)
+    model[at : at + 10] = b"\n\x08location"
+    with pytest.raises(FundoscopeError, match="keeps weights in another file"):
+        make_artefact(tmp_path / "x", bytes(model))
+
+
 @pytest.mark.parametrize("precision", ["int8", "int8-dynamic", "float16", "bfloat16"])
 def test_a_smaller_model_that_nobody_judged_is_refused(precision: str, tmp_path: Path) -> None:
     artefact = make_artefact(tmp_path / "x", precision=precision)

@@ -1,5 +1,7 @@
 """The guard's statistics: laws, other people's numbers, and how often its bound is right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -110,6 +112,27 @@ def test_the_bootstrap_agrees_with_the_analytic_paired_interval() -> None:
     assert both.low <= min(tango(6, 16, 161)[0], -0.118)
 
 
+@pytest.mark.parametrize(("positives", "lost", "gained", "bound"), [(220, 1, 1, -0.02118), (220, 1, 0, -0.02529)])
+def test_few_flips_are_bounded_by_tango_and_not_by_the_bootstrap_that_promises_more(
+    positives: int, lost: int, gained: int, bound: float
+) -> None:
+    """Resampling a flip or two hardly ever draws several of them; the first of these would pass a margin of 0.0205."""
+    grade, referred = photographs(positives, 400)
+    after = referred.copy()
+    after[np.flatnonzero((grade >= 2) & referred)[:lost]] = False
+    after[np.flatnonzero((grade >= 2) & ~referred)[:gained]] = True
+    among = grade >= 2
+    counts = np.column_stack([np.ones(positives, np.int64), referred[among], after[among]])
+    resampled = bootstrap(counts, lambda c: (c[:, 2] - c[:, 1]) / c[:, 0], n=positives, seed=0, resamples=2000)
+    guard = judged(answers(grade, referred), answers(grade, after), margin=0.0205)
+    sensitivity = guard.differences[0]
+    assert resampled.low is not None
+    assert sensitivity.low == pytest.approx(bound, abs=5e-5)
+    assert sensitivity.low == pytest.approx(tango(gained, lost, positives)[0], abs=1e-9)
+    assert resampled.low > sensitivity.low + 0.0015
+    assert (sensitivity.verdict, guard.passed) == ("undecided", False)
+
+
 @pytest.mark.parametrize("eyes", [1, 2])
 def test_the_bound_lies_below_the_truth_at_least_as_often_as_it_says(eyes: int) -> None:
     """400 patients; both eyes of one flip together, so that two photographs tell no more than one."""
@@ -196,3 +219,18 @@ def test_both_kinds_of_photograph_are_needed(positives: int, negatives: int, wha
     with pytest.raises(FundoscopeError, match=what) as refused:
         judged(answers(grade, referred), answers(grade, referred))
     assert "give other records" in refused.value.hint
+
+
+def test_several_attempts_before_the_same_photographs_are_said_with_what_they_cost() -> None:
+    grade, referred = photographs(300, 300)
+    guard = judged(answers(grade, referred), answers(grade, referred))
+    assert (guard.attempts, guard.worse_passes_at_most, guard.caution) == (1, 0.025, "")
+    third = replace(guard, attempts=3)
+    assert (third.passed, third.worse_passes_at_most) == (True, 0.075)
+    assert third.caution == (
+        "one of 3 candidates that the same photographs have judged: the chance that one worse by 0.02 passes "
+        "is at most 7.5 %, not 2.5 %"
+    )
+    told = third.to_json()
+    assert (told["attempts"], told["worse_passes_at_most"], told["caution"]) == (3, 0.075, third.caution)
+    assert replace(guard, attempts=100).worse_passes_at_most == 1.0

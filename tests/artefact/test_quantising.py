@@ -18,6 +18,7 @@ from untrained_run import TEST, UntrainedRun, change_json
 
 from fundoscope.artefact.artefact import Artefact, usable, write
 from fundoscope.artefact.export import Exported
+from fundoscope.artefact.held_out import calibrating, held_out
 from fundoscope.artefact.measure import compare_latency, peak_memory
 from fundoscope.artefact.precisions import PRECISIONS, to_bfloat16, to_float16, to_int8
 from fundoscope.artefact.quantise import Quantised, quantise
@@ -182,6 +183,51 @@ def test_half_the_bits_round_to_the_nearest(to_half: object, kept: int, unit: fl
     rounded = numpy_helper.to_array(stored).astype(np.float32)
     assert (np.abs(rounded - weights) <= unit * np.abs(weights)).all()
     assert (rounded != weights).any()
+
+
+def test_calibration_looks_at_tuning_photographs_and_at_none_that_will_judge(records: Records) -> None:
+    looked_at = {photograph.tobytes() for photograph in calibrating(records, 1000, seed=0)}
+    tuning, judging = (
+        {np.array(records.pixels(part)[i]).tobytes() for i, row in enumerate(records.of(part)) if row.gradable}
+        for part in ("tune", "test")
+    )
+    assert looked_at == tuning
+    assert len(looked_at) > 20
+    assert not looked_at & judging
+    few = {photograph.tobytes() for photograph in calibrating(records, 16, seed=0)}
+    assert len(few) == 16
+    assert few < tuning
+    assert few != {photograph.tobytes() for photograph in calibrating(records, 16, seed=1)}
+
+
+def test_a_photograph_of_both_parts_calibrates_and_does_not_judge(quantised: Quantised, records: Records) -> None:
+    tuning, judging = records.of("tune")[3], records.of("test")[5]
+    rows = tuple(replace(row, id=tuning.id) if row == judging else row for row in records.rows)
+    whole, less = (held_out(quantised.float32, each, None) for each in (records, replace(records, rows=rows)))
+    assert (whole.left_out, len(whole.rows)) == (0, TEST)
+    assert (less.left_out, len(less.rows)) == (1, TEST - 1)
+    assert tuning.id not in {row.id for row in less.rows}
+    assert np.array_equal(less.pixels, np.delete(np.array(whole.pixels), 5, axis=0))
+    assert less.digest != whole.digest
+
+
+def test_int8_is_calibrated_on_the_tuning_part_alone(
+    quantised: Quantised, records: Records, exported: dict[str, Exported], tmp_path: Path
+) -> None:
+    """The same model comes out whatever the judging photographs are."""
+    model, made = exported["onnx"].artefact.model, quantised.candidates["int8"].artefact.model
+    to_int8(model, tmp_path / "tune.onnx", calibrating(records, 128, seed=0))
+    assert (tmp_path / "tune.onnx").read_bytes() == made.read_bytes()
+    to_int8(model, tmp_path / "test.onnx", list(np.array(records.pixels("test"))))
+    assert (tmp_path / "test.onnx").read_bytes() != made.read_bytes()
+
+
+def test_candidates_tried_together_count_together(quantised: Quantised) -> None:
+    """Of four, the best is taken: none of them was the only one."""
+    (attempts,) = {found.guard.attempts for found in quantised.candidates.values()}
+    assert attempts >= 4  # and those of other tests before
+    for found in quantised.candidates.values():
+        assert found.guard.worse_passes_at_most == pytest.approx(min(1, attempts / 40))
 
 
 def test_the_scores_are_its_own(quantised: Quantised, records: Records) -> None:

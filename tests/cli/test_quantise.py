@@ -1,6 +1,7 @@
 """fundoscope quantise on the command line: what it prints, and how it ends."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fundoscope.artefact.held_out import CALIBRATION
 from fundoscope.artefact.precisions import PRECISIONS
 from fundoscope.cli.main import build_parser, main
 from fundoscope.cli.quantise import METHODS
+from fundoscope.data.records import Records
 
 
 @pytest.fixture
@@ -46,6 +48,31 @@ def test_one_that_passes_ends_with_the_command_that_serves_it(
     assert "which must lie above -0.6:" in said
     assert said.rstrip().splitlines()[-1].startswith("next: fundoscope serve ")
     assert Artefact.open(tmp_path / "small").precision == "float16"
+
+
+def test_a_second_candidate_before_the_same_photographs_is_counted_and_said(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh = shutil.ignore_patterns("attempts.jsonl")  # as if they had judged nothing yet
+    records = Records.open(Path(command[3]))
+    command[3] = str(shutil.copytree(records.folder, tmp_path / "records", ignore=fresh))
+    assert main([*command, "--margin", "0.6"]) == 0
+    assert "careful" not in capsys.readouterr().out
+    command[5] = str(tmp_path / "second")
+    assert main([*command, "--margin", "0.7"]) == 0
+    caution = (
+        "one of 2 candidates that the same photographs have judged: the chance that one worse by 0.7 passes "
+        "is at most 5 %, not 2.5 %"
+    )
+    assert f"careful: {caution}" in capsys.readouterr().out.splitlines()
+    guards = [Artefact.open(tmp_path / name).guard or {} for name in ("small", "second")]
+    assert [(guard["attempts"], guard["caution"]) for guard in guards] == [(1, ""), (2, caution)]
+    lines = [json.loads(line) for line in (tmp_path / "records" / "attempts.jsonl").read_text().splitlines()]
+    assert [(line["method"], line["margin"], line["attempts"]) for line in lines] == [
+        ("float16", 0.6, 1),
+        ("float16", 0.7, 2),
+    ]
+    assert Records.open(tmp_path / "records").digest == records.digest  # the ledger is no part of the records
 
 
 def test_one_that_is_refused_ends_with_1_and_says_why(

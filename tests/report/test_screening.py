@@ -131,7 +131,7 @@ def test_without_patients_and_without_grades_there_is_a_page_too(screened):
     artefact = replace(
         screened.asked.artefact,
         output=replace(screened.asked.artefact.output, classes=(Name("refer", "encaminhar"),)),
-        guard={"passed": False, "why": "it misses more"},
+        guard={"passed": False, "why": "it misses more", "caution": "one of 3 candidates"},
         scores={},
     )
     changed = replace(
@@ -144,6 +144,7 @@ def test_without_patients_and_without_grades_there_is_a_page_too(screened):
     page = Page(render(changed))
     assert "patients" not in {section["id"] for section in page.of("section")}
     assert "This artefact was refused, and used all the same (--unsafe): it misses more" in page.words
+    assert "This float32 model is one of 3 candidates." in page.words
     assert "The artefact does not say how good it is at this point." in page.words
 
 

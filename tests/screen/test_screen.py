@@ -624,3 +624,24 @@ def test_nothing_can_be_screened_where_there_is_nothing(artefact, tmp_path):
         with pytest.raises(FundoscopeError, match=message):
             screen(source, artefact, tmp_path / "gradings.csv")
     assert not log_beside(tmp_path / "gradings.csv").exists()
+
+
+def test_a_file_name_is_no_formula_in_a_table_that_people_open(folder, artefact, tmp_path):
+    names = ("=HYPERLINK(A1).jpg", "+1.jpg", "-2.jpg", "@SUM(A1).jpg")
+    for i, name in enumerate(names):
+        (folder / f"{i:05}.jpg").rename(folder / name)
+    patients = [f"=cmd|'/c calc'!A{i}" for i in range(4)]
+    lines = [f"{name},{patient}" for name, patient in zip(names, patients, strict=True)]
+    (tmp_path / "who.csv").write_text("\n".join(["file,patient", *lines]))
+    words = (folder, artefact, tmp_path / "g.csv")
+    first = screen(*words, patients=tmp_path / "who.csv", processes=2)
+    for table in ("g.csv", "g.patients.csv"):
+        cells = [cell for row in rows_of(tmp_path / table) for cell in row.values()]
+        assert not [cell for cell in cells if cell[:1] in set("=+-@")]
+    assert {row["path"] for row in rows_of(tmp_path / "g.csv")} >= {f"'{name}" for name in names}
+    assert [row["patient"] for row in rows_of(tmp_path / "g.patients.csv")] == [f"'{patient}" for patient in patients]
+    assert {row.path for row in (*first.rows, *first.not_graded)} >= set(names)  # the page and the log have the names
+    again = screen(*words, patients=tmp_path / "who.csv", processes=2)
+    assert again.effort.photographs == 0  # the log knows them
+    other = screen(folder, artefact, tmp_path / "g.jsonl", processes=2)
+    assert {row["path"] for row in map(json.loads, other.asked.out.read_text().splitlines())} >= set(names)

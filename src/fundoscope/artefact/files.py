@@ -6,7 +6,6 @@ external data; nobody hashed those, so a model that names any is refused.
 """
 
 import json
-import mmap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,10 +130,17 @@ def _check(path: Path, file: ModelFile, *, contents: bool) -> None:
 
 
 def _check_self_contained(path: Path) -> None:
-    if path.suffix != ".onnx" or not path.stat().st_size:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        external = mapped.find(EXTERNAL_DATA) >= 0
-    if external:
+    if path.suffix == ".onnx" and _holds(path, EXTERNAL_DATA):
         hint = "save it as one file, with its weights inside (onnx.save without external data)"
         raise FundoscopeError(f"{path} keeps weights in another file, which the artefact does not vouch for", hint)
+
+
+def _holds(path: Path, pattern: bytes, block_bytes: int = 2**20) -> bool:
+    """Read in blocks: mapped, the whole file would count as a small server's memory."""
+    before, overlap = b"", len(pattern) - 1
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(block_bytes):
+            if pattern in block or pattern in before + block[:overlap]:
+                return True
+            before = (before + block[-overlap:])[-overlap:]
+    return False

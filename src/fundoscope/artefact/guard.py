@@ -17,6 +17,10 @@ It is less than half of what the trial that cleared the first such system could 
 1:39: sensitivity 87.2 %, interval 81.8 to 91.2; specificity 90.7 %, 88.3 to 92.7), and not too small for the test part
 of a public dataset to show. State another with --margin where a programme has reason to.
 
+Attempts. The promise, that a candidate worse by the margin passes at most once in forty times, is for one candidate. Of
+k that the same photographs have judged, a worse one passes with a chance of at most k × 2.5 % (Bonferroni's bound: it
+asks for no independence). artefact/attempts.py counts them; the guard says the number and the bound.
+
 Flips: photographs that one model refers and the other does not, by direction and by true grade. They are counted, not
 judged: as many lost as gained leave sensitivity as it was, and are still different patients.
 """
@@ -38,6 +42,7 @@ from fundoscope.model.predictions import GRADES, Predictions
 from fundoscope.model.scores import Cases, cases_of, quadratic_kappa
 
 MARGIN, RESAMPLES = 0.02, 2000
+ALPHA = 0.025  # one-sided: how often one candidate that is worse by the margin may pass
 Verdict = Literal["non-inferior", "inferior", "undecided"]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -82,9 +87,25 @@ class Guard:
     grade_changes_by_grade: tuple[int, ...] | None
     seed: int
     resamples: int
+    attempts: int = 1  # candidates that the same photographs had judged by then, this one among them
+
+    @property
+    def worse_passes_at_most(self) -> float:
+        """The chance that one of them, worse by the margin, passes."""
+        return min(1.0, round(self.attempts * ALPHA, 6))
+
+    @property
+    def caution(self) -> str:
+        """What several attempts do to the guard's promise; empty: there was one."""
+        if self.attempts == 1:
+            return ""
+        return (
+            f"one of {self.attempts} candidates that the same photographs have judged: the chance that one worse by "
+            f"{self.margin:g} passes is at most {100 * self.worse_passes_at_most:g} %, not {100 * ALPHA:g} %"
+        )
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "worse_passes_at_most": self.worse_passes_at_most, "caution": self.caution}
 
 
 def judge(

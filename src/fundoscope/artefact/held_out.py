@@ -12,6 +12,7 @@ from fundoscope.artefact.artefact import Artefact
 from fundoscope.data.records import Record, Records
 from fundoscope.errors import FundoscopeError
 from fundoscope.model.run import TrainedModel
+from fundoscope.provenance import sha256_of
 
 CALIBRATION = 128  # photographs; sixteen gave the same ranges for a MobileNet, whose activations end at 6
 
@@ -23,6 +24,11 @@ class Photographs:
     rows: Sequence[Record]
     pixels: NDArray[np.uint8]
     left_out: int
+
+    @property
+    def digest(self) -> str:
+        """Names these photographs, in whatever order."""
+        return sha256_of("\n".join(sorted(row.id for row in self.rows)).encode())
 
 
 def check_preparation(artefact: Artefact, records: Records) -> None:

@@ -1,8 +1,9 @@
 """float32 Artefact + photographs -> smaller Artefacts, each measured and judged; one that fails is marked as refused.
 
 Calibration takes tuning photographs; the guard (artefact/guard.py) takes test photographs, which neither the training
-nor the calibration saw. A candidate is written whether it passes or not, as a whole artefact: its `guard` says which,
-and `usable` (artefact/artefact.py) keeps a refused one from being served or deployed.
+nor the calibration saw. Each candidate is counted beside the photographs that judged it (artefact/attempts.py). It is
+written whether it passes or not, as a whole artefact: its `guard` says which, and `usable` (artefact/artefact.py) keeps
+a refused one from being served or deployed.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fundoscope.artefact.artefact import Artefact, Precision, pack, write
+from fundoscope.artefact.attempts import Attempt, count_attempts
 from fundoscope.artefact.describe import summary
 from fundoscope.artefact.files import MODEL_PATHS
 from fundoscope.artefact.guard import MARGIN, Guard, judge
@@ -28,7 +30,7 @@ from fundoscope.model.operating import OperatingPoint
 from fundoscope.model.predictions import Predictions
 from fundoscope.model.scores import score
 from fundoscope.progress import Track, quiet
-from fundoscope.provenance import command, install_folder, new_folder, versions
+from fundoscope.provenance import command, install_folder, new_folder, sha256_file, versions
 from fundoscope.quota import cores
 
 BATCH = 16
@@ -90,13 +92,16 @@ def quantise(
             folder.mkdir(exist_ok=True)
             _convert(method, float32.model, folder / MODEL_PATHS["onnx"], tuning, track)
         measured = _measure({"float32": float32.folder, **folders}, unseen.pixels, threads or cores(), seed, track)
-        guards = {}
+        after = {
+            method: _predictions(folder / MODEL_PATHS["onnx"], float32, unseen, method, track)
+            for method, folder in folders.items()
+        }
+        guards = {method: _judge(before, after[method], float32, margin=margin, seed=seed) for method in methods}
+        guards = _counted(guards, folders, float32, opened, unseen)
         for method, folder in folders.items():
-            after = _predictions(folder / MODEL_PATHS["onnx"], float32, unseen, method, track)
-            guards[method] = _judge(before, after, float32, margin=margin, seed=seed)
             origin = float32.origin | _origin(float32, len(tuning), seed)
             circumstances = _circumstances(measured, method, threads or cores())
-            scores = _scores(after, float32, opened)
+            scores = _scores(after[method], float32, opened)
             _write(float32, folder, method, scores=scores, origin=origin, export=circumstances, guard=guards[method])
         install_folder(part, out)
     candidates = {
@@ -127,6 +132,20 @@ def _convert(method: str, model: Path, out: Path, photographs: Sequence[NDArray[
 def _judge(before: Predictions, after: Predictions, float32: Artefact, *, margin: float, seed: int) -> Guard:
     points, referral_from = float32.operating_points, float32.referral_from
     return judge(before, after, points, referral_from=referral_from, margin=margin, seed=seed)
+
+
+def _counted(
+    guards: dict[str, Guard], folders: dict[str, Path], float32: Artefact, records: Records, judges: Photographs
+) -> dict[str, Guard]:
+    """The guards with how many candidates their photographs have judged, this command's among them."""
+    model = str(float32.origin["model_sha256"])
+    digests = {method: sha256_file(folder / MODEL_PATHS["onnx"]) for method, folder in folders.items()}
+    attempts = {
+        method: Attempt(judges.digest, model, digests[method], guard.margin, guard.seed)
+        for method, guard in guards.items()
+    }
+    numbers = count_attempts(records.folder, attempts)
+    return {method: replace(guard, attempts=numbers[method]) for method, guard in guards.items()}
 
 
 def _precision(method: str) -> Precision:

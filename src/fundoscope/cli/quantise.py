@@ -132,6 +132,7 @@ def _lines(made: "Quantised") -> list[str]:
         f"{'passed' if found.guard.passed else 'refused'}: {method}, {found.guard.why}"
         for method, found in made.candidates.items()
     ]
+    lines += sorted({f"careful: {found.guard.caution}" for found in made.candidates.values() if found.guard.caution})
     if made.recommended:
         lines.append(f"recommended: {made.recommended}, {made.candidates[made.recommended].gain} than float32")
     else:

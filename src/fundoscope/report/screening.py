@@ -38,6 +38,7 @@ def _context(screened: Screened) -> dict[str, Any]:
         "point": asked.operating_point,
         "measured": _measured(screened),
         "refused": artefact.refused,
+        "caution": (artefact.guard or {}).get("caution", ""),
         "counts": counts,
         "not_graded": counts["photographs"] - counts["graded"],
         "grades": _grades(screened),
