@@ -1,9 +1,8 @@
-"""Requests and answers, on plain ASGI: a body read within limits, an answer in the form that was asked for.
+"""Requests and answers, on plain ASGI: what a request says of itself, an answer in the form that was asked for.
 
 Plain, because a framework's import would be a quarter of the time this server takes to start.
 """
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -12,9 +11,6 @@ from typing import Any
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-BODY_S = 30.0  # for a body to arrive
-LINGER = 4  # times the limit: a body longer than allowed, but not absurdly so, is read to its end and thrown away
 
 
 class Refusal(Exception):  # noqa: N818  # an answer, not a fault
@@ -79,54 +75,6 @@ async def send_answer(send: Send, answer: Answer) -> None:
     pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
     await send({"type": "http.response.body", "body": answer.body})
-
-
-async def read_body(request: Request, *, limit_bytes: int, arriving: set[asyncio.Timeout]) -> bytes:
-    """All of the body, or a refusal as soon as it is known to be longer than allowed.
-
-    While it is being read its deadline is in `arriving`, for a server that stops to bring forward.
-    """
-    too_long = (request.content_length or 0) > limit_bytes
-    if too_long and not _worth_reading(request, limit_bytes):
-        raise _too_large(limit_bytes)
-    parts, received = [], 0
-    deadline = asyncio.timeout(BODY_S)
-    try:
-        async with deadline:
-            arriving.add(deadline)
-            more = True
-            while more:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
-                part, more = message.get("body", b""), message.get("more_body", False)
-                received += len(part)
-                if not too_long:
-                    parts.append(part)
-                    if received > limit_bytes:
-                        raise _too_large(limit_bytes)
-    except TimeoutError:
-        if not too_long:
-            raise Refusal(408, "the photograph did not arrive in time", "send it again", _CLOSE) from None
-    finally:
-        arriving.discard(deadline)
-    if too_long:
-        raise _too_large(limit_bytes)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-_CLOSE = {"connection": "close"}
-
-
-def _worth_reading(request: Request, limit_bytes: int) -> bool:
-    """A body that will be refused all the same: a caller still sending when the connection closes never reads why."""
-    asks_first = request.headers.get("expect", "").lower() == "100-continue"
-    return not asks_first and (request.content_length or 0) <= LINGER * limit_bytes
-
-
-def _too_large(limit_bytes: int) -> Refusal:
-    hint = "send a smaller JPEG: 1,500 pixels a side are more than the network sees"
-    return Refusal(413, f"the request is larger than {limit_bytes // 2**20} MB, the most taken here", hint, _CLOSE)
 
 
 def accepted(header: str, offered: Iterable[str]) -> str | None:

@@ -1,15 +1,19 @@
 """One invocation: what may be sent, what is answered, what is refused. Every one is counted by what became of it."""
 
-import base64
+import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from fundoscope.data.decode import decoding_pixels
 from fundoscope.data.photo import UnreadablePhoto
+from fundoscope.serve.body import read_body
+from fundoscope.serve.envelope import Text, parsed, photograph
 from fundoscope.serve.grading import Grading
-from fundoscope.serve.http import Answer, Refusal, Request, accepted, json_answer, read_body
+from fundoscope.serve.http import Answer, Refusal, Request, accepted, json_answer
 from fundoscope.serve.service import Service
+from fundoscope.serve.settings import Settings
 
 # What a photograph may be sent as. Of a file's content only the decoder is believed.
 PHOTO_TYPES = (
@@ -30,6 +34,7 @@ ATTRIBUTES, ATTRIBUTES_LENGTH = "x-amzn-sagemaker-custom-attributes", 1024
 
 
 Outcomes = list[Grading | UnreadablePhoto]
+Reader = Callable[[bytes, int], list[bytes]]  # of a body, and of the most photographs that it may hold
 Handler = Callable[[Service, Request, str], Awaitable[Answer]]
 
 
@@ -40,7 +45,7 @@ async def invoke(service: Service, request: Request, model: str) -> Answer:
 
 async def counted(service: Service, request: Request, model: str, handler: Handler) -> Answer:
     """What `handler` answers, in whichever platform's words."""
-    service.metrics.gauge("fundoscope_in_flight", 1)
+    service.began()
     status = 500
     try:
         answer = await handler(service, request, model)
@@ -50,8 +55,7 @@ async def counted(service: Service, request: Request, model: str, handler: Handl
         status = refusal.status
         raise
     finally:
-        service.metrics.gauge("fundoscope_in_flight", -1)
-        service.metrics.request(status)
+        service.ended(status)
 
 
 async def _invoke(service: Service, request: Request, model: str) -> Answer:
@@ -62,25 +66,22 @@ async def _invoke(service: Service, request: Request, model: str) -> Answer:
     if form is None:
         raise Refusal(406, "none of the kinds of answer you accept is given here", f"accept {JSON}")
     attributes = _attributes(request)
-    if several:
-        outcomes = await graded(service, request, model, lambda body: photographs(body, service.settings.queue))
-    else:
-        outcomes = await graded(service, request, model, lambda body: [body])
+    outcomes = await graded(service, request, model, photographs if several else None)
     return _written(service, outcomes, form, several=several, headers=attributes)
 
 
-async def graded(service: Service, request: Request, model: str, read: Callable[[bytes], list[bytes]]) -> Outcomes:
+async def graded(service: Service, request: Request, model: str, read: Reader | None = None) -> Outcomes:
     """Every photograph that `read` finds in the body, within the server's limits. One alone that is none: a refusal."""
     began = time.perf_counter()
-    size_bytes = min(request.content_length or service.settings.payload_bytes, service.settings.payload_bytes)
-    service.hold(size_bytes)
-    try:
-        body = await read_body(request, limit_bytes=service.settings.payload_bytes, arriving=service.arriving)
-        photos = read(body)
+    limit_bytes = service.settings.payload_bytes
+    with service.uploads.expect(min(request.content_length or 0, limit_bytes)) as upload:
+        photos = [await read_body(request, upload, limit_bytes=limit_bytes)]
+        if read is not None:
+            photos = await asyncio.get_running_loop().run_in_executor(
+                service.reader, _read, read, photos.pop(), service.settings
+            )
         grader = await service.grader(model)
         found = await service.grade(grader, photos, began=began)
-    finally:
-        service.let_go(size_bytes)
     outcomes: Outcomes = []
     for outcome in found:
         if isinstance(outcome, UnreadablePhoto) and len(found) == 1:
@@ -89,6 +90,16 @@ async def graded(service: Service, request: Request, model: str, read: Callable[
             raise outcome
         outcomes.append(outcome)
     return outcomes
+
+
+def _read(read: Reader, body: bytes, settings: Settings) -> list[bytes]:
+    """The photographs in `body`. In a thread of its own: it may take longer than /ping may wait."""
+    photos = read(body, settings.queue)
+    most = settings.request_pixels
+    if len(photos) > 1 and sum(map(decoding_pixels, photos)) > most:  # one alone has a limit of its own
+        message = f"the photographs of the request have more than {most / 1e6:g} million pixels together"
+        raise Refusal(413, message, "send fewer at a time, or smaller ones: 1,500 pixels a side are more than enough")
+    return photos
 
 
 def _attributes(request: Request) -> dict[str, str]:
@@ -106,7 +117,7 @@ def photographs(body: bytes, most: int) -> list[bytes]:
     """Photographs sent as JSON: {"photographs": ["<base64>", …]}, or {"instances": [{"b64": "<base64>"}, …]}."""
     form = '{"photographs": ["<base64 of a JPEG>", …]}'
     try:
-        table = json.loads(body)
+        table = parsed(body, photographs=most)
         texts = table["photographs"] if "photographs" in table else [one["b64"] for one in table["instances"]]
         if not isinstance(texts, list) or not texts:
             raise TypeError
@@ -115,12 +126,12 @@ def photographs(body: bytes, most: int) -> list[bytes]:
         raise Refusal(400, "the JSON holds no photographs", f"send {form}") from None
 
 
-def decoded(texts: list[str], most: int, form: str) -> list[bytes]:
+def decoded(texts: Sequence[Text], most: int, form: str) -> list[bytes]:
     """Photographs in base64, not more than `most`. Raises what is no text as it comes."""
     if len(texts) > most:
         raise Refusal(413, f"there are {len(texts)} photographs in the request", f"send at most {most} at a time")
     try:
-        return [base64.b64decode(text.encode(), validate=True) for text in texts]
+        return [photograph(text) for text in texts]
     except ValueError:  # of base64, or of half a character
         raise Refusal(400, "a photograph in the request is not base64", f"send {form}") from None
 

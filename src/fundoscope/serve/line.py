@@ -2,6 +2,7 @@
 
     accepted ─▶ a free thread takes its share, up to `batch` ─▶ prepares, judges, predicts ─▶ answered
 
+Requests take turns, a photograph at a time: a caller who sends one does not wait for all of another's sixty.
 A photograph alone is predicted on all processors, while another thread judges its quality. As soon as there are
 several, each thread does all of it for its own share, with a prediction of one thread.
 """
@@ -10,8 +11,9 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 
 import numpy as np
@@ -31,6 +33,13 @@ class Busy(Exception):  # noqa: N818  # a state, not a fault
 
 
 @dataclass(eq=False)
+class Party:
+    """The photographs of one request, which stand in line together."""
+
+    left: int  # not yet answered
+
+
+@dataclass(eq=False)
 class Place:
     """One photograph's place in the line."""
 
@@ -43,6 +52,33 @@ class Place:
     timings_ms: dict[str, float] = field(default_factory=dict)
     batch: int = 0  # photographs it was predicted with, itself included
     given_up: bool = False  # nobody waits for it any longer
+
+
+class Turns:
+    """Those who wait, request by request: each has its turn, and then again, until it has no more."""
+
+    def __init__(self) -> None:
+        self._requests: deque[deque[Place]] = deque()
+        self._places = 0
+
+    def __len__(self) -> int:
+        return self._places
+
+    def add(self, places: Sequence[Place]) -> None:
+        self._requests.append(deque(places))
+        self._places += len(places)
+
+    @property
+    def next(self) -> Place:
+        return self._requests[0][0]
+
+    def take(self) -> Place:
+        request = self._requests.popleft()
+        place = request.popleft()
+        self._places -= 1
+        if request:
+            self._requests.append(request)
+        return place
 
 
 class Line:
@@ -60,9 +96,10 @@ class Line:
         self._threads, self._length, self._batch = threads, length, batch
         self._delay_s, self._timeout_s, self._elsewhere = delay_ms / 1000, timeout_s, elsewhere
         self._changed = threading.Condition()
-        self._waiting: deque[Place] = deque()
+        self._most = max(1, length // 2)  # places that count of one request: it must not keep all others out
+        self._waiting = Turns()
+        self._parties: set[Party] = set()
         self._to_judge: SimpleQueue[tuple[Place, Prepared]] = SimpleQueue()
-        self._standing = 0  # accepted and not yet answered
         self._each_s = 0.0  # smoothed seconds from one answer to the next while busy
         self._working: dict[int, float] = {}  # thread -> since when it has been at the same piece of work
         for work in [self._work] * threads + [self._judge_aside]:
@@ -75,26 +112,32 @@ class Line:
         return max((now - since for since in list(self._working.values())), default=0.0)
 
     def retry_after_s(self) -> int:
-        return max(1, round(self._standing * self._each_s))
+        return max(1, round(sum(party.left for party in self._parties) * self._each_s))
 
     def check(self, photographs: int) -> None:
         """Raise Busy unless so many more may stand in line and can expect an answer in time."""
-        waiting = self._standing + photographs
-        if self._standing and (waiting > self._length or waiting * self._each_s > self._timeout_s):
+        taken = sum(min(party.left, self._most) for party in self._parties)
+        ahead = sum(min(party.left, photographs) for party in self._parties)  # requests take turns
+        full = taken + min(photographs, self._most) > self._length
+        if self._parties and (full or (ahead + photographs) * self._each_s > self._timeout_s):
             raise Busy(self.retry_after_s())
 
-    def join(self, grader: Grader, photo: bytes) -> Place:
-        """Take a place; `answer` will hold the Grading, or why there is none. On the event loop."""
-        place = Place(grader, photo, asyncio.get_running_loop().create_future())
-        self._standing += 1
-        place.answer.add_done_callback(self._leave)
+    def join(self, grader: Grader, photos: Sequence[bytes]) -> list[Place]:
+        """A request takes places; each `answer` will hold the Grading, or why there is none. On the event loop."""
+        loop, party = asyncio.get_running_loop(), Party(len(photos))
+        places = [Place(grader, photo, loop.create_future()) for photo in photos]
+        self._parties.add(party)
+        for place in places:
+            place.answer.add_done_callback(partial(self._leave, party))
         with self._changed:
-            self._waiting.append(place)
-            self._changed.notify()
-        return place
+            self._waiting.add(places)
+            self._changed.notify(len(places))
+        return places
 
-    def _leave(self, _: object) -> None:
-        self._standing -= 1
+    def _leave(self, party: Party, _: object) -> None:
+        party.left -= 1
+        if not party.left:
+            self._parties.remove(party)
 
     def _work(self) -> None:
         me = threading.get_ident()
@@ -111,16 +154,16 @@ class Line:
                 self._working.pop(me, None)
 
     def _gather(self) -> tuple[list[Place], bool]:
-        """The next for one thread, of one model and in their order; and whether nothing else is going on."""
+        """The next for one thread, of one model and in turn; and whether nothing else is going on."""
         if self._delay_s and self._working:  # one alone never waits for company
             self._changed.wait_for(lambda: len(self._waiting) >= self._batch, self._delay_s)
         # Its share, so that the other threads have something to do too.
         most = min(self._batch, -(-len(self._waiting) // max(1, self._threads - len(self._working))))
         places: list[Place] = []
         while self._waiting and len(places) < most:
-            if places and self._waiting[0].grader is not places[0].grader:
+            if places and self._waiting.next.grader is not places[0].grader:
                 break
-            place = self._waiting.popleft()
+            place = self._waiting.take()
             if not place.given_up:
                 places.append(place)
         return places, not (self._working or self._waiting or self._elsewhere())

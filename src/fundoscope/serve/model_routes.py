@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs, unquote
 
 from fundoscope.errors import FundoscopeError
-from fundoscope.serve.http import Answer, Refusal, Request, json_answer, read_body
+from fundoscope.serve.body import read_body
+from fundoscope.serve.http import Answer, Refusal, Request, json_answer
 from fundoscope.serve.invoke import invoke
 from fundoscope.serve.models import AlreadyLoaded, NoMemory, NotLoaded
 from fundoscope.serve.service import Service
@@ -54,7 +55,8 @@ async def _list_models(service: Service, request: Request) -> Answer:
 async def _load_model(service: Service, request: Request) -> Answer:
     form = '{"model_name": "…", "url": "/opt/ml/models/…/model"}'
     try:
-        table = json.loads(await read_body(request, limit_bytes=64 * 1024, arriving=service.arriving))
+        with service.uploads.expect() as upload:
+            table = json.loads(await read_body(request, upload, limit_bytes=64 * 1024))
         name, url = table["model_name"], table["url"]
         if not (isinstance(name, str) and isinstance(url, str) and name and "\0" not in url):
             raise TypeError

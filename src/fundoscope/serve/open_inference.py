@@ -7,12 +7,12 @@ Imported when first asked for: other platforms' servers need not start with it. 
 name, which is for whoever deploys it to choose. (github.com/kserve/open-inference-protocol, inference_rest.md)
 """
 
-import json
 import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
+from fundoscope.serve.envelope import parsed
 from fundoscope.serve.grading import Grader, Grading
 from fundoscope.serve.http import Answer, Refusal, Request, json_answer
 from fundoscope.serve.invoke import JSON, counted, decoded, graded
@@ -93,9 +93,9 @@ async def _inferred(service: Service, request: Request, model: str) -> Answer:
         raise Refusal(415, f"{request.content_type[:80]} is not what this protocol sends", f"send {JSON}: {FORM}")
     asked: Table = {}
 
-    def read(body: bytes) -> list[bytes]:
-        asked.update(_asked(body))
-        return decoded(asked["data"], service.settings.queue, FORM)
+    def read(body: bytes, most: int) -> list[bytes]:
+        asked.update(_asked(body, most))
+        return decoded(asked.pop("data"), most, FORM)
 
     outcomes = await graded(service, request, model, read)
     gradings = [outcome for outcome in outcomes if isinstance(outcome, Grading)]
@@ -109,10 +109,10 @@ async def _inferred(service: Service, request: Request, model: str) -> Answer:
     return json_answer(said | {"parameters": parameters, "outputs": _tensors(gradings, asked["outputs"])})
 
 
-def _asked(body: bytes) -> Table:
+def _asked(body: bytes, most: int) -> Table:
     """The request's photographs, the outputs it wants (empty: all), and its id where it has one."""
     try:
-        table = json.loads(body)
+        table = parsed(body, photographs=most)
         (tensor,) = table["inputs"]
         outputs = [output["name"] for output in table.get("outputs") or []]
         flat = [text for item in tensor["data"] for text in (item if isinstance(item, list) else [item])]
@@ -123,7 +123,8 @@ def _asked(body: bytes) -> Table:
             and 0 < len(shape) <= DIMENSIONS
             and all(type(size) is int and 0 < size <= len(flat) for size in shape)
             and math.prod(shape) == len(flat) > 0
-            and all(isinstance(text, str) for text in [*flat, *outputs, table.get("id", "")])
+            and all(isinstance(text, str | bytes) for text in flat)
+            and all(isinstance(text, str) for text in [*outputs, table.get("id", "")])
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         right = False

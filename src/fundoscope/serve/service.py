@@ -9,18 +9,20 @@ from typing import Any
 
 from fundoscope.artefact.runtime import give_back_memory
 from fundoscope.data.photo import UnreadablePhoto
+from fundoscope.serve.body import Uploads
 from fundoscope.serve.container import Container
 from fundoscope.serve.grading import Grader, Grading
 from fundoscope.serve.http import Refusal
 from fundoscope.serve.line import Busy, Line, Place
 from fundoscope.serve.log import log
-from fundoscope.serve.metrics import Metrics
+from fundoscope.serve.metrics import Metrics, resident_bytes
 from fundoscope.serve.models import ONLY, Models
-from fundoscope.serve.settings import Settings
+from fundoscope.serve.settings import MB, Settings
 
 PATIENCE_S = 5.0  # for the photograph of a caller who may have gone
 DRAIN_BODY_S = 1.0  # for the rest of a body to arrive once the server is stopping
 IN_HAND = 8  # requests' worth of the largest body that may be held in memory at once
+TIDY_S, TIDY_BYTES = 1.0, 24 * MB  # how often the memory is looked at, and how much is worth giving back
 
 
 class Service:
@@ -41,13 +43,16 @@ class Service:
         self._waiting = 0  # requests that came before the model was open
         self._answered = asyncio.Event()
         self.draining = False
-        self.arriving: set[asyncio.Timeout] = set()  # bodies that are being received
+        self.uploads = Uploads(IN_HAND * settings.payload_bytes, lambda: self.busy(self.line.retry_after_s()))
         self.stuck = asyncio.Event()  # a prediction never came back: this process should be replaced
         self._loading: asyncio.Future[Any] | None = None
         self._warming: asyncio.Future[Any] | None = None  # kept, or it may be collected before it is done
-        self._held_bytes = 0
         # Loading a model, and whatever else would hold up the event loop, one at a time.
         self.aside = ThreadPoolExecutor(1, thread_name_prefix="aside")
+        # Photographs in JSON, one request at a time too: many would take the processors from the predictions.
+        self.reader = ThreadPoolExecutor(1, thread_name_prefix="reader")
+        self._in_flight, self._tidying = 0, False
+        self._tidy_bytes = 0  # resident memory when last there was nothing to give back
 
     @property
     def healthy(self) -> bool:
@@ -109,14 +114,29 @@ class Service:
             await self._opened.wait()
         return self.models.get(name)
 
-    def hold(self, size_bytes: int) -> None:
-        """Make room for a body before it is read; the caller lets go of it again."""
-        if self._held_bytes and self._held_bytes + size_bytes > IN_HAND * self.settings.payload_bytes:
-            raise self.busy(self.line.retry_after_s())
-        self._held_bytes += size_bytes
+    def began(self) -> None:
+        """A request has come."""
+        self._in_flight += 1
+        self.metrics.gauge("fundoscope_in_flight", 1)
 
-    def let_go(self, size_bytes: int) -> None:
-        self._held_bytes -= size_bytes
+    def ended(self, status: int) -> None:
+        """It has been answered."""
+        self._in_flight -= 1
+        self.metrics.gauge("fundoscope_in_flight", -1)
+        self.metrics.request(status)
+        if not self._tidying:
+            self._tidying = True
+            asyncio.get_running_loop().call_later(TIDY_S, self.aside.submit, self._tidy)
+
+    def _tidy(self) -> None:
+        """Give back what large requests have left behind. Once they are done: the next would only ask for it again."""
+        self._tidying = False
+        if self._in_flight:
+            return  # the last of them asks for this anew
+        if resident_bytes() > self._tidy_bytes + TIDY_BYTES:
+            give_back_memory()
+            self._tidy_bytes = resident_bytes()
+        self._tidy_bytes = min(self._tidy_bytes, resident_bytes())
 
     def busy(self, retry_after_s: int) -> Refusal:
         hint = f"try again in {retry_after_s} s"
@@ -125,8 +145,7 @@ class Service:
     def drain(self) -> None:
         """No more is taken on, and what has only half arrived is not waited for."""
         self.draining = True
-        for body in self.arriving:
-            body.reschedule(asyncio.get_running_loop().time() + DRAIN_BODY_S)
+        self.uploads.hurry(DRAIN_BODY_S)
 
     async def grade(
         self, grader: Grader, photos: Sequence[bytes], *, began: float
@@ -139,7 +158,7 @@ class Service:
                 self.metrics.photograph("busy")
             raise self.busy(busy.retry_after_s) from None
         self.metrics.gauge("fundoscope_queue", len(photos))
-        places = [self.line.join(grader, photo) for photo in photos]
+        places = self.line.join(grader, photos)
         left_s = max(0.0, self.settings.timeout_s - (time.perf_counter() - began))
         timer = asyncio.get_running_loop().call_later(left_s, _expire, places)
         try:

@@ -11,6 +11,9 @@ MB = 2**20  # the platform counts its limits in these
 Platform = Literal["real-time", "serverless", "batch"]
 # The most one request may bring. SageMaker's own limits: sagemaker.md, rows 4 and 12.
 PAYLOAD_BYTES: dict[str, int] = {"real-time": 25 * MB, "serverless": 4 * MB, "batch": 100 * MB}
+# Pixels of all photographs of one request, as `data/decode.py` counts them: some thirty of twelve million each, and
+# seconds of decoding. Batch transform has nobody else waiting.
+REQUEST_PIXELS: dict[str, int] = {"real-time": 400_000_000, "serverless": 400_000_000, "batch": 1_600_000_000}
 # Photographs predicted together. A serverless worker is sent one request at a time: there is nothing to wait for.
 BATCH: dict[str, int] = {"real-time": 4, "serverless": 1, "batch": 4}
 
@@ -44,6 +47,10 @@ class Settings:
     @property
     def payload_bytes(self) -> int:
         return PAYLOAD_BYTES[self.platform]
+
+    @property
+    def request_pixels(self) -> int:
+        return REQUEST_PIXELS[self.platform]
 
     @property
     def batch_size(self) -> int:

@@ -17,6 +17,6 @@ async def predict(service: Service, request: Request) -> Answer:
 
 
 async def _predict(service: Service, request: Request, model: str) -> Answer:
-    outcomes = await graded(service, request, model, lambda body: photographs(body, service.settings.queue))
+    outcomes = await graded(service, request, model, photographs)
     service.container.answered()
     return json_answer({"predictions": [row(outcome) for outcome in outcomes]})
