@@ -46,6 +46,18 @@ def test_the_grade_is_the_median_and_referral_is_by_the_frozen_threshold(artefac
     assert (answer.grade, answer.referral) == (2, True)
 
 
+def test_a_referral_begins_on_the_threshold(artefact: Artefact) -> None:
+    """As thresholds were chosen: whoever reaches it counts as found. A half and its parts are exact in binary."""
+    point = replace(artefact.operating_points[0], threshold=0.5)
+    fixed = replace(artefact, operating_points=(point,))
+    on = Grader(fixed, Says(0.25, 0.25, 0.25, 0.125, 0.125), operating_point=point.name)
+    below = Grader(fixed, Says(0.25, 0.25390625, 0.25, 0.125, 0.12109375), operating_point=point.name)
+    answers = [grader.grade([grader.read(eye())])[0] for grader in (on, below)]
+    assert [answer.gradability.gradable for answer in answers] == [True, True]
+    assert [answer.referral_probability for answer in answers] == [0.5, 0.49609375]
+    assert [answer.referral for answer in answers] == [True, False]
+
+
 def test_a_referral_head_gives_no_grade(artefact: Artefact) -> None:
     grader = Grader(artefact, Says(0.9))
     answer = grader.grade([grader.read(eye())])[0]
