@@ -1,8 +1,10 @@
 # Everything a newcomer types. Needs python3 (3.11 or later) with venv, and make; installs the rest into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-# Pins for one environment: `make lock` writes them anew. They name no index: pip uses yours.
 INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-warn-script-location
+# Pins for one environment, each held to its sha256; `make lock` writes them. They name no index: pip uses yours. Wheels only:
+# what builds a source would come without a hash.
+PINNED = $(INSTALL) --require-hashes --only-binary=:all:
 
 .PHONY: demo test check lint check-infra bench nightly slow test-backends test-frameworks test-studies docs lock clean
 
@@ -65,39 +67,44 @@ test-studies: .venv-studies/.studies
 
 .venv/.run: requirements/run.txt pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(call INSTALL,.venv) -r requirements/run.txt
+	$(call PINNED,.venv) -r requirements/run.txt
 	$(call INSTALL,.venv) --no-deps --no-build-isolation -e .
 	touch $@
 
 .venv/.dev: requirements/dev.txt .venv/.run
-	$(call INSTALL,.venv) -r requirements/dev.txt
+	$(call PINNED,.venv) -r requirements/dev.txt
 	touch $@
 
 .venv-backends/.backends: requirements/backends.txt pyproject.toml
 	$(PYTHON) -m venv .venv-backends
-	$(call INSTALL,.venv-backends) -r requirements/backends.txt
+	$(call PINNED,.venv-backends) -r requirements/backends.txt
 	$(call INSTALL,.venv-backends) --no-deps --no-build-isolation -e .
 	touch $@
 
 # The scanner's requirements are older than ours.
 .venv-scan/.scan: requirements/scan.txt
 	$(PYTHON) -m venv .venv-scan
-	$(call INSTALL,.venv-scan) -r requirements/scan.txt
+	$(call PINNED,.venv-scan) -r requirements/scan.txt
 	touch $@
 
 .venv-studies/.studies: requirements/studies.txt pyproject.toml
 	$(PYTHON) -m venv .venv-studies
-	$(call INSTALL,.venv-studies) -r requirements/studies.txt
+	$(call PINNED,.venv-studies) -r requirements/studies.txt
 	$(call INSTALL,.venv-studies) --no-deps --no-build-isolation -e .
 	touch $@
 
-LOCK = uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header --no-annotate --python-version 3.11
+LOCK = uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header --no-annotate --python-version 3.11 --generate-hashes
 lock:
+	# For every platform: what only one of them needs has a marker, so that x86-64 and arm64 install from the same file.
 	for name in run dev backends studies scan; do \
-	  $(LOCK) --no-emit-package fundoscope requirements/$$name.in -o requirements/$$name.txt || exit 1; done
-	# What goes into images is held to its sha256; lean and build list all they need themselves.
-	for name in lean build; do $(LOCK) --generate-hashes --no-deps containers/$$name.in -o containers/$$name.txt || exit 1; done
-	for name in full reduced; do $(LOCK) --generate-hashes containers/$$name.in -o containers/$$name.txt || exit 1; done
+	  $(LOCK) --universal --no-emit-package fundoscope requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+	# Lean and build list all they need themselves.
+	for name in lean build; do $(LOCK) --no-deps containers/$$name.in -o containers/$$name.txt || exit 1; done
+	for name in full reduced; do $(LOCK) containers/$$name.in -o containers/$$name.txt || exit 1; done
+	# PyTorch's CPU build is published apart, under the same version to pip: its wheels for Linux, Python 3.11 to 3.14.
+	for file in requirements/torch-*-cpu.hashes; do version=$${file#*torch-}; \
+	  grep -qFf $$file requirements/backends.txt || \
+	  sed -i "/^torch==$${version%-cpu.hashes} /r $$file" requirements/backends.txt || exit 1; done
 
 clean:
 	rm -rf .venv .venv-backends .venv-studies .venv-scan .mypy_cache .ruff_cache .pytest_cache
