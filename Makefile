@@ -34,9 +34,9 @@ endif
 
 # Validated in a copy, and again once a file has changed: the provider is large, and slow to start.
 PLUGINS := $(firstword $(wildcard $(FUNDOSCOPE_TF_PLUGINS) /opt/tf-plugins /usr/local/share/terraform/plugins))
-build/infra/.valid: $(shell find infra -type f -not -path '*/.terraform*')
+build/infra/.valid: $(shell find infra -type f -not -path '*/.terraform/*')
 	rm -rf build/infra && mkdir -p build && cp -r infra build/infra
-	@if terraform -chdir=build/infra init -input=false $(PLUGINS:%=-plugin-dir=%) >build/infra/init.log 2>&1; \
+	@if terraform -chdir=build/infra init -input=false -lockfile=readonly $(PLUGINS:%=-plugin-dir=%) >build/infra/init.log 2>&1; \
 	then terraform -chdir=build/infra validate && touch $@; \
 	else echo "terraform cannot get the AWS provider (build/infra/init.log): infra/ was not validated"; fi
 

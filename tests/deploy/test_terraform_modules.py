@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from terraform_here import INFRA, PROVIDER, plugins_or_skip
 
-from fundoscope.deploy.terraform import STATE, Change, Terraform, find_terraform
+from fundoscope.deploy.terraform import HASHES, STATE, Change, Terraform, find_terraform
 from fundoscope.deploy.troubles import TROUBLES, trouble
 from fundoscope.errors import FundoscopeError
 
@@ -22,7 +22,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """infra/, ready for terraform's commands."""
     plugins = plugins_or_skip()
     folder = Path(shutil.copytree(INFRA, tmp_path_factory.mktemp("infra"), dirs_exist_ok=True))
-    _terraform(folder, "init", "-input=false", f"-plugin-dir={plugins}")
+    _terraform(folder, "init", "-input=false", "-lockfile=readonly", f"-plugin-dir={plugins}")
     return folder
 
 
@@ -60,6 +60,35 @@ def test_modules_hold_what_they_promise(modules: Path) -> None:
 
 def test_the_provider_is_pinned_to_the_version_the_tests_look_for() -> None:
     assert f'version = "{PROVIDER.rpartition("/")[2]}"' in (INFRA / "versions.tf").read_text()
+
+
+def test_the_providers_hashes_are_kept_with_infra_for_every_platform() -> None:
+    text = (INFRA / HASHES).read_text()
+    name, _, version = PROVIDER.rpartition("/")
+    assert re.findall(r'^provider "(.*)"', text, re.MULTILINE) == [name]
+    assert f'version     = "{version}"' in text
+    # HashiCorp publishes 14 archives of it, and a manifest, which is one more of the zh.
+    assert len(set(re.findall(r'"h1:[A-Za-z0-9+/]{43}="', text))) == 14
+    assert len(set(re.findall(r'"zh:[0-9a-f]{64}"', text))) == 15
+    ignored = subprocess.run(["git", "check-ignore", "-q", INFRA / HASHES], cwd=INFRA, check=False)
+    assert ignored.returncode != 0
+
+
+def test_a_deployment_takes_the_hashes_along_and_no_other_provider(tmp_path: Path) -> None:
+    plugins = plugins_or_skip()
+    work = Terraform(tmp_path / "ana", plugins=plugins)
+    work.prepare(INFRA, VARIABLES)
+    assert "init -input=false -no-color -lockfile=readonly" in work.log.read_text()
+    assert (work.folder / HASHES).read_bytes() == (INFRA / HASHES).read_bytes()
+    (real,) = Path(plugins, PROVIDER).iterdir()
+    other = tmp_path / "plugins" / PROVIDER / real.name / "terraform-provider-aws_v5.100.0_x5"
+    other.parent.mkdir(parents=True)
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    with pytest.raises(FundoscopeError) as refused:
+        Terraform(tmp_path / "bia", plugins=tmp_path / "plugins").prepare(INFRA, VARIABLES)
+    assert refused.value.message == "the AWS provider that is there is not the one whose hashes .terraform.lock.hcl has"
+    assert refused.value.hint == "do not use it: get it again from Terraform's registry"
 
 
 def test_without_the_provider_one_sentence_and_how_to_bring_it(tmp_path: Path) -> None:
@@ -129,6 +158,11 @@ def test_without_terraform_one_sentence_and_where_to_get_it(tmp_path: Path, monk
             "Error: Failed to query available provider packages: Could not retrieve the list of available versions for "
             "provider hashicorp/aws: could not connect to registry.terraform.io",
             "terraform cannot get the AWS provider",
+        ),
+        (
+            "Error while installing hashicorp/aws v5.100.0: the local package for registry.terraform.io/hashicorp/aws "
+            "5.100.0 doesn't match any of the\nchecksums previously recorded in the dependency lock file",
+            "the AWS provider that is there is not the one whose hashes .terraform.lock.hcl has",
         ),
         (
             "(ModelError) when calling the InvokeEndpoint operation: Received client error (415) from primary with",
@@ -263,4 +297,7 @@ def test_modules_that_are_gone_from_infra_go_from_the_deployment_too(tmp_path: P
     assert re.fullmatch("[0-9a-f]{8}", work.deployment)  # drawn once
     assert work.variables == VARIABLES | {"deployment": work.deployment}
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked == [f"init -input=false -no-color -plugin-dir={tmp_path}"] * 2
+    assert asked == [f"init -input=false -no-color -lockfile=readonly -plugin-dir={tmp_path}"] * 2
+    (infra / HASHES).unlink()  # a source from before there were hashes
+    work.prepare(infra, VARIABLES)
+    assert (tmp_path / "asked").read_text().splitlines()[2] == f"init -input=false -no-color -plugin-dir={tmp_path}"

@@ -2,6 +2,7 @@
 
     deployments/NAME/
         *.tf, modules/           a copy of infra/ as it was applied last, so that `destroy` fits what is up
+        .terraform.lock.hcl      with it, the provider's hashes: `init` takes no other provider
         terraform.tfvars.json    what was asked for
         terraform.tfstate        what is up: lose it, and Terraform no longer knows what to destroy
         terraform.log            all that it said
@@ -31,6 +32,7 @@ from fundoscope.provenance import sha256_of, write_json
 
 VARIABLES, STATE, LOG, SEEN = "terraform.tfvars.json", "terraform.tfstate", "terraform.log", ".terraform/fundoscope"
 SAID, LOCK, UNFINISHED = ".terraform.said", ".lock", "unfinished"
+HASHES = ".terraform.lock.hcl"
 INSTALL = "install it (https://developer.hashicorp.com/terraform/install), version 1.9 or later, and have it on PATH"
 GRACE_S = 60.0  # for Terraform to end what it has begun, once interrupted
 LOOK_S = 0.1  # between two looks at what it has said
@@ -71,6 +73,10 @@ class Terraform:
     def unfinished(self) -> bool:
         """Terraform was killed while it changed something: there may be parts that it had no time to write down."""
         return (self.folder / UNFINISHED).is_file()
+
+    def mark_unfinished(self) -> None:
+        """The next command looks for parts that Terraform does not know of."""
+        (self.folder / UNFINISHED).touch()
 
     @property
     def deployment(self) -> str:
@@ -117,7 +123,9 @@ class Terraform:
         if mark.is_file() and mark.read_text() == seen:
             return
         plugins = [f"-plugin-dir={self._plugins.resolve()}"] if self._plugins else []
-        self._run("init", "-input=false", "-no-color", *plugins)
+        # A deployment from before there were hashes has none to hold to; Terraform then writes them.
+        hashes = ["-lockfile=readonly"] if (self.folder / HASHES).is_file() else []
+        self._run("init", "-input=false", "-no-color", *hashes, *plugins)
         mark.write_text(seen)
 
     def plan(self) -> list[Change]:
@@ -188,7 +196,7 @@ class Terraform:
         """
         errors: list[str] = []
         if arguments[0] in ("apply", "destroy"):
-            (self.folder / UNFINISHED).touch()
+            self.mark_unfinished()
         with self.log.open("a", encoding="utf-8", buffering=1) as log, (self.folder / SAID).open("w+b") as said:
             log.write(f"\n$ terraform {' '.join(arguments)}\n")
             with self._start(arguments, said, log) as process:
@@ -253,7 +261,7 @@ def _interrupt(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _modules(folder: Path) -> list[Path]:
-    return sorted([*folder.glob("*.tf"), *folder.glob("modules/*/*.tf")])
+    return sorted([*folder.glob("*.tf"), *folder.glob("modules/*/*.tf"), *folder.glob(HASHES)])
 
 
 def _errors(line: str) -> list[str]:

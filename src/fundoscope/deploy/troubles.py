@@ -86,6 +86,11 @@ TROUBLES: tuple[tuple[str, str, str], ...] = (
     (r"acquiring the state lock", *BUSY),
     (r"went back to the former configuration", *ROLLED_BACK),
     (
+        r"match\s+any\s+of\s+the\s+checksums|checksums\s+previously\s+recorded",
+        "the AWS provider that is there is not the one whose hashes .terraform.lock.hcl has",
+        "do not use it: get it again from Terraform's registry",
+    ),
+    (
         r"(query available provider packages|install provider|Inconsistent dependency lock|locked provider)",
         "terraform cannot get the AWS provider",
         "reach the network, or give a folder that has it: --plugins FOLDER",
