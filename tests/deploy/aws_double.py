@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
 from moto.core.responses import ActionResult
@@ -176,11 +177,13 @@ def list_tags_for_resource(_self: Any) -> str:
 
 
 class Ordered:
-    """moto, but for what it was told to do otherwise, once each:
+    """moto, but for what it was told to do otherwise:
 
-    POST /double {"action": "CreateEndpoint", "code": …, "message": …}   it answers with that error
-    POST /double {"action": "CreateRepository"}                          it does it, and never answers
-    GET  /double                                                         actions it has not answered
+    POST   /double {"action": "CreateEndpoint", "code": …, "message": …}   it answers with that error, once
+    POST   /double {"action": "GetRole", "code": …, "always": "yes"}       each time
+    POST   /double {"action": "CreateRepository"}                          it does it, and never answers, once
+    DELETE /double                                                         it forgets all of that
+    GET    /double                                                         actions it has not answered
     """
 
     def __init__(self, moto: Callable[..., Iterable[bytes]]) -> None:
@@ -197,10 +200,11 @@ class Ordered:
             return _error(signed["service"], *REFUSED[signed["key"]])(environ, start_response)
         if signed and (invoked := INVOKED.fullmatch(request.path)):
             return self._invoke(signed["region"], invoked[1], request)(environ, start_response)
-        action = request.headers.get("X-Amz-Target", "").rpartition(".")[2]
-        order = self._orders.pop(action, None)
+        service = signed["service"] if signed else ""
+        action = _action(service, request, environ)
+        order = self._orders.get(action) if "always" in self._orders.get(action, {}) else self._orders.pop(action, None)
         if order and "code" in order:
-            return _error("json", order["code"], order["message"])(environ, start_response)
+            return _error(service, order["code"], order["message"])(environ, start_response)
         if order:
             answer = b"".join(self._moto(environ, lambda *_: None))
             self._unanswered.append(action)
@@ -212,12 +216,26 @@ class Ordered:
         if request.method == "POST":
             order = request.get_json()
             self._orders[order["action"]] = order
+        if request.method == "DELETE":
+            self._orders.clear()
         return Response(json.dumps(self._unanswered), content_type="application/json")
 
     def _invoke(self, region: str, name: str, request: Request) -> Response:
         if name not in SERVERS or name not in sagemaker_backends[ACCOUNT][region].endpoints:
             return _error("json", "ValidationError", f"Endpoint {name} of account {ACCOUNT} not found.")
         return SERVERS[name].answer(request)
+
+
+def _action(service: str, request: Request, environ: dict[str, Any]) -> str:
+    """What is asked, in the words of each protocol, as far as tests go."""
+    if service == "s3":
+        listed = "ListObjectsV2" if request.args.get("list-type") == "2" else ""
+        return "ListBuckets" if (request.method, request.path) == ("GET", "/") else listed
+    if service == "iam":
+        body = request.get_data()
+        environ["wsgi.input"] = io.BytesIO(body)  # for moto, once more
+        return parse_qs(body.decode()).get("Action", [""])[0]
+    return request.headers.get("X-Amz-Target", "").rpartition(".")[2]
 
 
 def _error(service: str, code: str, message: str) -> Response:

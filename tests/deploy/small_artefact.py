@@ -16,9 +16,11 @@ from fundoscope.data.gradability import GradabilityRule
 from fundoscope.data.photo import Preparation
 from fundoscope.deploy.aws import Cloud
 from fundoscope.deploy.endpoint import LocalImage
+from fundoscope.deploy.parts import TAG
 from fundoscope.provenance import write_json
 
 REGION = "us-east-1"
+ROLE = "arn:aws:iam::123456789012:role/any"
 
 
 def grader(brightness: float = 1.0) -> bytes:
@@ -91,16 +93,50 @@ def put_image(cloud: Cloud, repository: str, image: LocalImage) -> str:
 
 def make_model(cloud: Cloud, name: str, container: dict[str, Any]) -> None:
     """And a configuration of the same name."""
-    role = "arn:aws:iam::123456789012:role/any"
-    cloud.sagemaker.create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container)
+    cloud.sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
     serverless = {"MemorySizeInMB": 1024, "MaxConcurrency": 1}
     variants = [{"VariantName": "grader", "ModelName": name, "ServerlessConfig": serverless}]
     cloud.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=variants)
 
 
+def make_parts(cloud: Cloud, name: str, deployment: str) -> dict[str, str]:
+    """One of each kind that a killed terraform may leave, AWS's names of them."""
+    pairs = [{"Key": TAG, "Value": deployment}]
+    bucket, role, group = f"{name}-{deployment}-1", f"{name}-endpoint-1", f"/aws/sagemaker/Endpoints/{name}"
+    cloud.s3.create_bucket(Bucket=bucket)
+    cloud.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    cloud.s3.put_object(Bucket=bucket, Key="artefacts/1/model.tar.gz", Body=b"1")
+    cloud.s3.delete_object(Bucket=bucket, Key="artefacts/1/model.tar.gz")
+    cloud.ecr.create_repository(repositoryName=f"{name}-server", tags=pairs)
+    cloud.iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}", Tags=pairs)
+    document = (
+        '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}'
+    )
+    cloud.iam.put_role_policy(RoleName=role, PolicyName="endpoint", PolicyDocument=document)
+    cloud.logs.create_log_group(logGroupName=group, tags={TAG: deployment})
+    cloud.sagemaker.create_model(ModelName=f"{name}-m", ExecutionRoleArn=ROLE, PrimaryContainer={}, Tags=pairs)
+    cloud.cloudwatch.put_metric_alarm(
+        AlarmName=f"{name}-errors", ComparisonOperator="GreaterThanThreshold", EvaluationPeriods=1, Tags=pairs
+    )
+    return {
+        "aws_cloudwatch_metric_alarm": f"{name}-errors",
+        "aws_sagemaker_model": f"{name}-m",
+        "aws_cloudwatch_log_group": group,
+        "aws_iam_role": role,
+        "aws_ecr_repository": f"{name}-server",
+        "aws_s3_bucket": bucket,
+    }
+
+
 def tell(aws: str, **order: str) -> None:
     """The double, what to go wrong with."""
     with urlopen(Request(f"{aws}/double", json.dumps(order).encode(), {"Content-Type": "application/json"})):
+        pass
+
+
+def forget(aws: str) -> None:
+    """Nothing goes wrong any more."""
+    with urlopen(Request(f"{aws}/double", method="DELETE")):
         pass
 
 

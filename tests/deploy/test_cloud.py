@@ -1,29 +1,43 @@
 """What boto3 brings to the cloud, asks there and is refused, against an AWS on this machine, without terraform."""
 
 import argparse
+import json
 import re
 import shlex
+import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
-from small_artefact import REGION, deploy_here, grader, make_artefact, make_image, make_model, put_image
+from small_artefact import (
+    REGION,
+    deploy_here,
+    grader,
+    make_artefact,
+    make_image,
+    make_model,
+    make_parts,
+    put_image,
+    tell,
+)
 
 from fundoscope.artefact.artefact import write
 from fundoscope.cli import deploy
 from fundoscope.deploy.aws import Cloud
-from fundoscope.deploy.cloud import push, upload, verify, wait
+from fundoscope.deploy.checks import verify
+from fundoscope.deploy.cloud import PART, PLACES, PUSH, push, upload, wait
 from fundoscope.deploy.endpoint import Endpoint, read_image
-from fundoscope.deploy.parts import KINDS, TAG, exists, refuse_taken, remove_strays
+from fundoscope.deploy.parts import KINDS, exists, refuse_taken, remove_strays
 from fundoscope.deploy.terraform import STATE, Terraform
 from fundoscope.errors import FundoscopeError
 from fundoscope.provenance import sha256_file, write_json
 
 PHOTO = b"\x89PNG\r\n\x1a\n"
-ROLE = "arn:aws:iam::123456789012:role/any"
 
 
 @pytest.fixture
@@ -82,6 +96,44 @@ def test_a_silent_rollback_is_caught(cloud: Cloud, up: Endpoint) -> None:
     cloud.sagemaker.delete_endpoint_config(EndpointConfigName="bia-0")
     gone = {check.what: check.found for check in verify(cloud, up, photo, content_type=content_type)}
     assert [gone[what] for what in ("configuration", "model", "image")] == ["bia-0", *["AWS no longer has it"] * 2]
+
+
+def test_each_check_says_whether_it_is_proven_or_read_and_whose_word_it_is(cloud: Cloud, up: Endpoint) -> None:
+    photo, content_type = deploy._photo(None)
+    checks = verify(cloud, up, photo, content_type=content_type)
+    assert [(check.what, check.kind, check.source) for check in checks] == [
+        ("status", "read", "AWS's description"),
+        ("configuration", "read", "AWS's description"),
+        ("model", "read", "AWS's description"),
+        ("image", "read", "AWS's description"),
+        ("artefact's address", "read", "AWS's description"),
+        ("artefact, by its answer", "proven", "the endpoint's answer"),
+        ("image, by its answer", "read", "the container's environment, in the answer"),
+    ]
+
+
+def test_what_aws_does_not_tell_of_is_unknown_and_the_rest_is_verified(aws: str, up: Endpoint, tmp_path: Path) -> None:
+    write_json(tmp_path / "bia" / "endpoint.json", replace(up, aws_endpoint=aws).to_json())
+    place = ["--name", "bia", "--deployments", tmp_path]
+    assert deploy_here("verify", *place).ok
+    user = "arn:aws:iam::140412345678:user/Could-not-find-404"
+    not_allowed = f"User: {user} is not authorized to perform: sagemaker:DescribeModel on resource: model/bia-1"
+    tell(aws, action="DescribeModel", code="AccessDeniedException", message=not_allowed)
+    verified = deploy_here("verify", *place)
+    assert (verified.ok, verified.values["holds"]) == (False, False)
+    checks = {check["what"]: (check["found"], check["holds"], check["kind"]) for check in verified.values["checks"]}
+    assert checks["model"] == (up.model, True, "read")
+    assert checks["image"] == checks["artefact's address"] == ("unknown", False, "read")
+    assert checks["artefact, by its answer"] == (up.artefact, True, "proven")
+    assert verified.lines[0].split() == ["as", "deployed", "how", "what", "found", "by"]
+    assert [line.split()[:3] for line in verified.lines if line.startswith("UNKNOWN")] == [
+        ["UNKNOWN", "read", "image"],
+        ["UNKNOWN", "read", "artefact's"],
+    ]
+    assert verified.lines[-1] == "artefact's address: these credentials are not allowed sagemaker:DescribeModel"
+    tell(aws, action="DescribeEndpoint", code="AccessDeniedException", message=not_allowed)
+    unread = {check["what"] for check in deploy_here("verify", *place).values["checks"] if check["found"] == "unknown"}
+    assert unread == {"status", "configuration", "model", "image", "artefact's address"}
 
 
 def test_an_endpoint_that_does_not_say_which_image_it_runs_is_not_believed(cloud: Cloud, up: Endpoint) -> None:
@@ -162,42 +214,13 @@ def test_without_boto3_one_sentence_and_what_to_install(monkeypatch: pytest.Monk
     )
 
 
-def _lost(cloud: Cloud, name: str, deployment: str) -> dict[str, str]:
-    """One of each kind that a killed terraform may leave, AWS's names of them."""
-    pairs = [{"Key": TAG, "Value": deployment}]
-    bucket, role, group = f"{name}-{deployment}-1", f"{name}-endpoint-1", f"/aws/sagemaker/Endpoints/{name}"
-    cloud.s3.create_bucket(Bucket=bucket)
-    cloud.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    cloud.s3.put_object(Bucket=bucket, Key="artefacts/1/model.tar.gz", Body=b"1")
-    cloud.s3.delete_object(Bucket=bucket, Key="artefacts/1/model.tar.gz")
-    cloud.ecr.create_repository(repositoryName=f"{name}-server", tags=pairs)
-    cloud.iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}", Tags=pairs)
-    document = (
-        '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}'
-    )
-    cloud.iam.put_role_policy(RoleName=role, PolicyName="endpoint", PolicyDocument=document)
-    cloud.logs.create_log_group(logGroupName=group, tags={TAG: deployment})
-    cloud.sagemaker.create_model(ModelName=f"{name}-m", ExecutionRoleArn=ROLE, PrimaryContainer={}, Tags=pairs)
-    cloud.cloudwatch.put_metric_alarm(
-        AlarmName=f"{name}-errors", ComparisonOperator="GreaterThanThreshold", EvaluationPeriods=1, Tags=pairs
-    )
-    return {
-        "aws_cloudwatch_metric_alarm": f"{name}-errors",
-        "aws_sagemaker_model": f"{name}-m",
-        "aws_cloudwatch_log_group": group,
-        "aws_iam_role": role,
-        "aws_ecr_repository": f"{name}-server",
-        "aws_s3_bucket": bucket,
-    }
-
-
 def test_what_a_killed_terraform_left_goes_and_nothing_of_anybody_else(cloud: Cloud, tmp_path: Path) -> None:
     work = Terraform(tmp_path, program="none")
     write_json(tmp_path / "terraform.tfvars.json", {"deployment": "01234567"})
     assert work.deployment == "01234567"
-    theirs = _lost(cloud, "fay-2", "fedcba98")  # whose names begin as ours do
+    theirs = make_parts(cloud, "fay-2", "fedcba98")  # whose names begin as ours do
     assert remove_strays(cloud, "fay", work) == []
-    lost = _lost(cloud, "fay", work.deployment)
+    lost = make_parts(cloud, "fay", work.deployment)
     removed = remove_strays(cloud, "fay", work)
     assert {item.kind: item.id for item in removed} == lost
     assert all(item.gone for item in removed)
@@ -228,43 +251,182 @@ def test_a_name_that_somebody_else_has_is_refused_before_anything_is_made(cloud:
     cloud.ecr.delete_repository(repositoryName="gil-server")
 
 
-def test_an_artefact_is_brought_once_under_its_digest(cloud: Cloud, tmp_path: Path) -> None:
+@pytest.fixture
+def bucket(cloud: Cloud) -> Iterator[str]:
+    """Versioned, so that each time something is brought there can be counted."""
     cloud.s3.create_bucket(Bucket="dora")
     cloud.s3.put_bucket_versioning(Bucket="dora", VersioningConfiguration={"Status": "Enabled"})
-    artefact = make_artefact(tmp_path / "x", b"weights")
-    assert upload(cloud, "dora", artefact) == f"s3://dora/artefacts/{artefact.digest}/model.tar.gz"
-    upload(cloud, "dora", artefact)
-    (version,) = cloud.s3.list_object_versions(Bucket="dora")["Versions"]
-    stored = cloud.s3.get_object(Bucket="dora", Key=version["Key"])
-    with stored["Body"] as body:
-        assert body.read() == (artefact.folder / "model.tar.gz").read_bytes()
-    assert stored["Metadata"]["sha256"] == sha256_file(artefact.folder / "model.tar.gz")
+    yield "dora"
     KINDS["aws_s3_bucket"].remove(cloud, "dora")
 
 
-def test_an_image_is_pushed_by_the_engine_that_built_it_and_named_by_the_registry(
-    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def _stored(cloud: Cloud, bucket: str, key: str) -> bytes:
+    with cloud.s3.get_object(Bucket=bucket, Key=key)["Body"] as body:
+        return bytes(body.read())
+
+
+@pytest.mark.parametrize("size", [7, PART, 2 * PART + 5])
+def test_an_artefact_is_brought_once_under_its_digest_and_larger_ones_in_parts(
+    cloud: Cloud, bucket: str, tmp_path: Path, size: int
 ) -> None:
-    """The engine is one that writes down what it is asked; the registry's part is done by boto3 before."""
+    artefact = make_artefact(tmp_path / "x", Random(1).randbytes(size))  # which does not get smaller when packed
+    assert upload(cloud, bucket, artefact) == f"s3://dora/artefacts/{artefact.digest}/model.tar.gz"
+    upload(cloud, bucket, artefact)
+    (version,) = cloud.s3.list_object_versions(Bucket=bucket)["Versions"]
+    archive = artefact.folder / "model.tar.gz"
+    assert _stored(cloud, bucket, version["Key"]) == archive.read_bytes()
+    head = cloud.s3.head_object(Bucket=bucket, Key=version["Key"])
+    assert head["Metadata"]["sha256"] == sha256_file(archive)
+    assert head["ETag"].endswith(f'-{archive.stat().st_size // PART + 1}"') == (size >= PART)
+
+
+@pytest.mark.parametrize("checksum", ["SHA256", "CRC32"])
+def test_other_bytes_under_the_artefacts_key_are_replaced_whatever_their_metadata_says(
+    cloud: Cloud, bucket: str, tmp_path: Path, checksum: str
+) -> None:
+    artefact = make_artefact(tmp_path / "x", b"weights")
+    key = upload(cloud, bucket, artefact).removeprefix("s3://dora/")
+    metadata = cloud.s3.head_object(Bucket=bucket, Key=key)["Metadata"]
+    archive = (artefact.folder / "model.tar.gz").read_bytes()
+    other = archive[:-1] + b"!"  # as long
+    cloud.s3.put_object(Bucket=bucket, Key=key, Body=other, Metadata=metadata, ChecksumAlgorithm=checksum)
+    assert _stored(cloud, bucket, key) == other
+    upload(cloud, bucket, artefact)
+    assert _stored(cloud, bucket, key) == archive
+    assert len(cloud.s3.list_object_versions(Bucket=bucket)["Versions"]) == 3
+
+
+# Stands where an engine would: logs in as they do, writes down what it is asked, where its login is and who may look.
+ENGINE = """#!/bin/sh
+file="${REGISTRY_AUTH_FILE:-$DOCKER_CONFIG/config.json}"
+folder=$(dirname "$file")
+echo "$@" >> "$ASKED/asked"
+echo "$(stat -c %a "$folder") $file" >> "$ASKED/logins"
+case "$1" in
+  login) if [ -f "$file" ]; then cp "$file" "$ASKED/before"; fi; cat > "$file" ;;
+  push) cat "$file" > "$ASKED/password" ;;
+esac
+[ "$1" != "$FAILS" ] || { echo "no $1 here" >&2; exit 1; }
+if [ "$1" = "$ENDS" ]; then kill -TERM $PPID; exec sleep 600; fi
+"""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where it writes that down. The user has a docker, with logins and settings of their own."""
+    for name in PUSH:
+        (tmp_path / "bin" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(ENGINE)
+        (tmp_path / "bin" / name).chmod(0o755)
+    settings = {"auths": {"elsewhere": {"auth": "b3du"}}, "credsStore": "desktop", "currentContext": "desktop-linux"}
+    write_json(tmp_path / "home" / ".docker" / "config.json", settings)
+    (tmp_path / "home" / ".docker" / "contexts").mkdir()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    for name, value in (
+        ("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin"),
+        ("HOME", tmp_path / "home"),
+        ("ASKED", tmp_path),
+    ):
+        monkeypatch.setenv(name, str(value))
+    for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    yield tmp_path
+    assert list((tmp_path / "tmp").iterdir()) == []  # whatever happened
+    assert json.loads((tmp_path / "home" / ".docker" / "config.json").read_text()) == settings
+    assert [path.name for path in (tmp_path / "home").iterdir()] == [".docker"]
+
+
+@pytest.fixture
+def places(cloud: Cloud) -> Iterator[dict[str, str]]:
     made = cloud.ecr.create_repository(repositoryName="eva-server")["repository"]
-    places = {"repository": "eva-server", "repository_url": made["repositoryUri"]}
-    program = tmp_path / "podman"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    image = make_image(tmp_path, "e", "linux/arm64")
+    yield {"repository": "eva-server", "repository_url": made["repositoryUri"]}
+    cloud.ecr.delete_repository(repositoryName="eva-server", force=True)
+
+
+def test_an_image_is_pushed_by_the_engine_that_built_it_and_named_by_the_registry(
+    cloud: Cloud, engine: Path, places: dict[str, str]
+) -> None:
+    """The registry's part is done by boto3 before."""
+    image = make_image(engine, "e", "linux/arm64")
     with pytest.raises(FundoscopeError, match="was pushed, and eva-server does not have it"):
-        push(cloud, places, image, log=tmp_path / "log")
-    host = made["repositoryUri"].partition("/")[0]
-    assert (tmp_path / "asked").read_text().splitlines() == [
+        push(cloud, places, image, log=engine / "log")
+    host = places["repository_url"].partition("/")[0]
+    assert (engine / "asked").read_text().splitlines() == [
         f"login --username AWS --password-stdin {host}",
-        f"push --quiet --format v2s2 fundoscope:lean {made['repositoryUri']}:{'e' * 32}",
+        f"push --quiet --format v2s2 fundoscope:lean {places['repository_url']}:{'e' * 32}",
     ]
     digest = put_image(cloud, "eva-server", image)
-    assert push(cloud, places, image, log=tmp_path / "log") == digest  # it is there: nothing is pushed
-    assert len((tmp_path / "asked").read_text().splitlines()) == 2
+    assert push(cloud, places, image, log=engine / "log") == digest  # it is there: nothing is pushed
+    assert len((engine / "asked").read_text().splitlines()) == 2
     assert image.architecture == "arm64"
-    cloud.ecr.delete_repository(repositoryName="eva-server", force=True)
+
+
+@pytest.mark.parametrize("name", PUSH)
+def test_the_registrys_login_is_for_this_push_alone_and_for_nobody_elses_eyes(
+    cloud: Cloud, engine: Path, places: dict[str, str], name: str
+) -> None:
+    image = replace(make_image(engine, "e"), engine=name)
+    with pytest.raises(FundoscopeError, match="was pushed, and eva-server does not have it"):
+        push(cloud, places, image, log=engine / "log")
+    (entry,) = cloud.ecr.get_authorization_token()["authorizationData"]
+    assert f"AWS:{(engine / 'password').read_text()}" == b64decode(entry["authorizationToken"]).decode()
+    logins = (engine / "logins").read_text().splitlines()
+    assert len(set(logins)) == 1  # the push finds what the login left
+    mode, _, file = logins[0].partition(" ")
+    assert (mode, Path(file).parents[1]) == ("700", engine / "tmp")
+    assert not Path(file).exists()
+    assert (engine / "before").exists() == (name == "docker")
+    if name == "docker":  # which finds its service by these, and has no keyring to leave the login in
+        assert json.loads((engine / "before").read_text()) == {"currentContext": "desktop-linux"}
+
+
+@pytest.mark.parametrize("name", PUSH)
+@pytest.mark.parametrize(
+    ("fails", "message"),
+    [("login", "cannot enter .*: no login here"), ("push", "could not push fundoscope:lean: no push")],
+)
+def test_the_registrys_login_is_gone_when_the_engine_fails(
+    cloud: Cloud,
+    engine: Path,
+    places: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    fails: str,
+    message: str,
+) -> None:
+    monkeypatch.setenv("FAILS", fails)
+    with pytest.raises(FundoscopeError, match=message):
+        push(cloud, places, replace(make_image(engine, "e"), engine=name), log=engine / "log")
+    assert (engine / "logins").read_text()  # there was one; the fixture looks whether it is left
+
+
+def test_the_registrys_login_is_gone_when_we_are_ended(
+    aws: str, cloud: Cloud, engine: Path, places: dict[str, str], bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real command, with a Terraform that has made the places already, ended in the middle of the push."""
+    artefact, image = make_artefact(engine / "x", b"weights"), make_image(engine / "image", "e")
+    variables = {"region": REGION, "aws_endpoint": aws, "prefix": "eva", "deployment": "0123abcd", "endpoint": None}
+    write_json(engine / "eva" / "terraform.tfvars.json", variables)
+    parts = [address.split(".") for address in PLACES]
+    made = [{"attributes": {"id": "x"}}]
+    state = [
+        {"mode": "managed", "module": f"{a}.{b}", "type": kind, "name": name, "instances": made}
+        for a, b, kind, name in parts
+    ]
+    write_json(engine / "eva" / STATE, {"resources": state})
+    outputs = json.dumps({name: {"value": value} for name, value in (places | {"bucket": bucket}).items()})
+    (engine / "bin" / "terraform").write_text(f"#!/bin/sh\necho '{outputs}'\n")
+    (engine / "bin" / "terraform").chmod(0o755)
+    monkeypatch.setenv("ENDS", "push")
+    monkeypatch.setenv("TMPDIR", str(engine / "tmp"))
+    command = [sys.executable, "-m", "fundoscope.cli.main", "deploy", "apply", artefact.folder, "--name", "eva"]
+    options = ["--deployments", engine, "--aws-endpoint", aws, "--region", REGION, "--image", engine / "image"]
+    ended = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stderr.splitlines()[-2]) == (130, "error: interrupted")
+    assert (engine / "password").read_text()
+    assert image.engine == "podman"
+    assert cloud.s3.list_objects_v2(Bucket=bucket)["KeyCount"] == 1
 
 
 def test_what_the_command_line_refuses_before_it_starts_anything(tmp_path: Path) -> None:

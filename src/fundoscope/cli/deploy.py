@@ -3,7 +3,12 @@
 import argparse
 import json
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from fundoscope.cli.command import Answer, Commands, bar, table, verb
@@ -13,8 +18,11 @@ from fundoscope.errors import FundoscopeError, pick
 if TYPE_CHECKING:
     from fundoscope.analysis.prices import PriceList
     from fundoscope.artefact.artefact import Artefact
-    from fundoscope.deploy.endpoint import Autoscaling, Endpoint, LocalImage, RealTime, Serverless, Wanted
+    from fundoscope.deploy.endpoint import Autoscaling, Check, Endpoint, LocalImage, RealTime, Serverless, Wanted
     from fundoscope.deploy.terraform import Terraform
+
+
+NOW = {"gone": "gone", "there": "STILL THERE", "unknown": "UNKNOWN"}
 
 
 def add_commands(commands: Commands) -> None:
@@ -110,7 +118,8 @@ def _apply(arguments: argparse.Namespace) -> Answer:
 
     artefact, image = _artefact(arguments), _image(arguments.image)
     wanted = _wanted(arguments, artefact, image)
-    endpoint = apply(wanted, artefact, image, _work(arguments), _infra(arguments), track=bar)
+    with _ended_as_interrupted():
+        endpoint = apply(wanted, artefact, image, _work(arguments), _infra(arguments), track=bar)
     lines = [f"{name.replace('_', ' ')}: {value}" for name, value in endpoint.to_json().items() if value]
     where = "" if arguments.deployments == Path("deployments") else f" --deployments {arguments.deployments}"
     return Answer(endpoint.to_json(), lines, next=f"fundoscope deploy verify --name {endpoint.name}{where}")
@@ -118,17 +127,17 @@ def _apply(arguments: argparse.Namespace) -> Answer:
 
 def _verify(arguments: argparse.Namespace) -> Answer:
     from fundoscope.deploy.aws import Cloud
-    from fundoscope.deploy.cloud import verify
+    from fundoscope.deploy.checks import verify
 
     endpoint = _up(_folder(arguments))
     photo, content_type = _photo(arguments.photo)
     with Cloud(endpoint.region, endpoint.aws_endpoint) as cloud:
         checks = verify(cloud, endpoint, photo, content_type=content_type)
-    rows = [["yes" if check.holds else "NO", check.what, check.found] for check in checks]
-    broken = [f"{check.what}: {check.wanted} was deployed" for check in checks if not check.holds]
+    rows = [[_verdict(check), check.kind, check.what, check.found, check.source] for check in checks]
+    broken = [f"{check.what}: {check.why or f'{check.wanted} was deployed'}" for check in checks if not check.holds]
     holds = not broken
     values = {"holds": holds, "checks": [{**vars(check), "holds": check.holds} for check in checks]}
-    lines = [*table(rows, header=["as deployed", "what", "found"]), *broken]
+    lines = [*table(rows, header=["as deployed", "how", "what", "found", "by"]), *broken]
     return Answer(values, lines, next="" if holds else "fundoscope deploy apply …", ok=holds)
 
 
@@ -136,12 +145,45 @@ def _destroy(arguments: argparse.Namespace) -> Answer:
     from fundoscope.deploy.cloud import destroy
 
     _folder(arguments)
-    items = destroy(_work(arguments))
+    with _ended_as_interrupted():
+        items = destroy(_work(arguments))
     left = [item for item in items if not item.gone]
-    rows = [["gone" if item.gone else "STILL THERE", item.kind.removeprefix("aws_"), item.id] for item in items]
+    unknown = sum(item.now == "unknown" for item in items)
+    rows = [
+        [NOW[item.now], item.kind.removeprefix("aws_"), item.id or "that Terraform did not know of"] for item in items
+    ]
     lines = table(rows, header=["now", "kind", "name"]) if items else []
-    lines.append(f"{len(left)} parts are still there" if left else f"nothing of {arguments.name} is left")
-    return Answer({"items": [vars(item) for item in items], "left": len(left)}, lines, ok=not left)
+    lines += [f"{item.kind.removeprefix('aws_')} {item.id}: {item.why}" for item in left if item.why]
+    if left:
+        lines.append(f"{len(left) - unknown} parts are still there, and AWS did not say of {unknown} whether they are")
+        lines.append(f"their names and Terraform's state stay in {arguments.deployments / arguments.name}")
+    else:
+        lines.append(f"nothing of {arguments.name} is left")
+    values = {"items": [item.to_json() for item in items], "left": len(left), "unknown": unknown}
+    return Answer(values, lines, next="the same again, once that is mended" if left else "", ok=not left)
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """SIGTERM as Ctrl-C: Terraform writes down what it has done, and the registry's login goes."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is told of signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _verdict(check: "Check") -> str:
+    if check.why:
+        return "UNKNOWN"
+    return "yes" if check.holds else "NO"
 
 
 def _artefact(arguments: argparse.Namespace) -> "Artefact":

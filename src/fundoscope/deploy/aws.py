@@ -1,12 +1,27 @@
 """AWS by boto3, and its errors as ours."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 from fundoscope.deploy.troubles import trouble
 from fundoscope.errors import FundoscopeError
+
+# The codes with which AWS answers a question about what it does not have, by the question. Never by the text: any
+# word may be part of a name, and any digits of an account's number. SageMaker has no code of its own for this; a name
+# that breaks no rule (Terraform made it, so it does not) is invalid to it for no other reason.
+MISSING: dict[str, frozenset[str]] = {
+    "DescribeEndpoint": frozenset({"ValidationException"}),
+    "DescribeEndpointConfig": frozenset({"ValidationException"}),
+    "DescribeModel": frozenset({"ValidationException"}),
+    "DescribeRepositories": frozenset({"RepositoryNotFoundException"}),
+    "GetRole": frozenset({"NoSuchEntity"}),
+    "ListRoleTags": frozenset({"NoSuchEntity"}),
+    "ListObjectsV2": frozenset({"NoSuchBucket"}),
+    "ListTagsForResource": frozenset({"RepositoryNotFoundException", "ResourceNotFoundException"}),
+}
+MISSING_STATUS = (400, 404)  # 403 is a refusal and 429 a throttled request, whatever code comes with it
 
 
 class Cloud:
@@ -52,3 +67,16 @@ def one_sentence() -> Iterator[None]:
         yield
     except (botocore.ClientError, botocore.BotoCoreError, boto3.Boto3Error) as problem:
         raise trouble(str(problem)) from None
+
+
+def or_none(ask: Callable[[Cloud, str], Any], cloud: Cloud, name: str) -> Any:
+    """What AWS says of it; None where AWS says that it has no such thing. Any other error stays one."""
+    botocore: Any = import_module("botocore.exceptions")
+    try:
+        return ask(cloud, name)
+    except botocore.ClientError as problem:
+        code = problem.response.get("Error", {}).get("Code")
+        status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if code in MISSING.get(problem.operation_name, ()) and status in MISSING_STATUS:
+            return None
+        raise

@@ -1,13 +1,13 @@
-"""An artefact and an image into the cloud, the proof that they are what answers there, and the way back.
+"""An artefact and an image into the cloud, and the way back. Whether they are what answers there: deploy/checks.py.
 
 What stays up is Terraform's (infra/, deploy/terraform.py). What is brought there, and what is asked afterwards, is
 boto3's. The image is pushed by the engine that built it (docker, podman or buildah), not by us.
 """
 
+import hashlib
 import json
 import shutil
-import subprocess
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -16,9 +16,9 @@ from typing import Any
 
 from fundoscope.artefact.artefact import ARCHIVE, Artefact, pack
 from fundoscope.deploy.aws import Cloud, one_sentence
-from fundoscope.deploy.endpoint import Check, Endpoint, Item, LocalImage, Wanted, endpoint_of
-from fundoscope.deploy.engines import ENGINES, run
-from fundoscope.deploy.parts import KINDS, exists, or_none, refuse_taken, remove_strays
+from fundoscope.deploy.endpoint import Endpoint, Item, LocalImage, Wanted, endpoint_of
+from fundoscope.deploy.engines import ENGINES, logged_in, run
+from fundoscope.deploy.parts import refuse_taken, remove_strays, state
 from fundoscope.deploy.terraform import VARIABLES, Change, Terraform
 from fundoscope.deploy.troubles import ROLLED_BACK, trouble
 from fundoscope.errors import FundoscopeError, pick
@@ -26,7 +26,8 @@ from fundoscope.progress import Track, quiet
 from fundoscope.provenance import sha256_file, write_json
 
 PLACES = ("module.bucket.aws_s3_bucket.artefacts", "module.registry.aws_ecr_repository.server")
-SILENT, GONE = "it does not say", "AWS no longer has it"
+LEFT = "left.json"  # in a deployment's folder: parts that AWS did not say were gone, to be asked about again
+PART = 8 * 2**20  # bytes; a larger archive is brought in parts of this size, and S3's checksum is of their checksums
 # Docker's manifest type: SageMaker takes no other.
 PUSH: dict[str, tuple[tuple[str, ...], ...]] = {
     "docker": (("docker", "tag", "{image}", "{target}"), ("docker", "push", "--quiet", "{target}")),
@@ -73,15 +74,21 @@ def apply(
 
 
 def upload(cloud: Cloud, bucket: str, artefact: Artefact) -> str:
-    """The artefact's address, its digest in it. What is there already is not brought again."""
+    """The artefact's address, its digest in it. What is there already is not brought again.
+
+    Whether it is there, AWS's own checksum of the stored bytes says: metadata can be copied onto any bytes.
+    """
     archive = pack(artefact)
-    key, sha256 = f"artefacts/{artefact.digest}/{ARCHIVE}", sha256_file(archive)
+    key, checksum = f"artefacts/{artefact.digest}/{ARCHIVE}", _checksum(archive)
+    transfer: Any = import_module("boto3.s3.transfer")
     with one_sentence():
-        there = cloud.s3.list_objects_v2(Bucket=bucket, Prefix=key).get("KeyCount", 0)
-        if not there or cloud.s3.head_object(Bucket=bucket, Key=key)["Metadata"].get("sha256") != sha256:
-            # Each part's own sum is checked on arrival; ours is of the whole, to be read later.
-            extra = {"Metadata": {"sha256": sha256}, "ChecksumAlgorithm": "SHA256"}
-            cloud.s3.upload_file(str(archive), bucket, key, ExtraArgs=extra)
+        if _stored_checksum(cloud, bucket, key) != checksum:
+            extra = {"Metadata": {"sha256": sha256_file(archive)}, "ChecksumAlgorithm": "SHA256"}
+            parts = transfer.TransferConfig(multipart_threshold=PART, multipart_chunksize=PART)
+            cloud.s3.upload_file(str(archive), bucket, key, ExtraArgs=extra, Config=parts)
+            if _stored_checksum(cloud, bucket, key) != checksum:
+                message = f"s3://{bucket}/{key} does not hold the bytes that were brought there"
+                raise FundoscopeError(message, "run the same command again; see who else writes to that bucket")
     return f"s3://{bucket}/{key}"
 
 
@@ -97,14 +104,11 @@ def push(cloud: Cloud, places: dict[str, Any], image: LocalImage | str, *, log: 
     engine = pick(ENGINES, image.engine, kind="container engine")
     host = places["repository_url"].partition("/")[0]
     user, _, password = b64decode(entry["authorizationToken"]).decode().partition(":")
-    # Not as an argument, which others on this machine could read.
-    login = [engine.name, "login", "--username", user, "--password-stdin", host]
-    entered = subprocess.run(login, input=password, capture_output=True, text=True, check=False)
-    if entered.returncode != 0:
-        raise FundoscopeError(f"{engine.name} cannot enter {host}: {entered.stderr.strip()[-300:]}", "check the region")
     words = {"image": image.tag, "target": f"{places['repository_url']}:{image.registry_tag}"}
-    for command in PUSH[engine.name]:
-        run(tuple(part.format(**words) for part in command), doing=f"push {image.tag}", log=log)
+    with logged_in(engine, host, user, password) as environment:
+        for command in PUSH[engine.name]:
+            filled = tuple(part.format(**words) for part in command)
+            run(filled, doing=f"push {image.tag}", log=log, environment=environment)
     digest = _image_digest(cloud, places["repository"], image)
     if not digest:
         raise FundoscopeError(f"{image.tag} was pushed, and {places['repository']} does not have it", f"see {log}")
@@ -128,49 +132,45 @@ def wait(cloud: Cloud, endpoint: Endpoint) -> None:
         raise FundoscopeError(*ROLLED_BACK)
 
 
-def verify(cloud: Cloud, endpoint: Endpoint, photo: bytes, *, content_type: str) -> list[Check]:
-    """What answers is what was deployed: by what AWS says of it, and by what it says of itself."""
-    with one_sentence():
-        up = cloud.sagemaker.describe_endpoint(EndpointName=endpoint.name)
-        config = or_none(KINDS["aws_sagemaker_endpoint_configuration"].there_is, cloud, up["EndpointConfigName"])
-        model = config["ProductionVariants"][0]["ModelName"] if config else GONE
-        found = or_none(KINDS["aws_sagemaker_model"].there_is, cloud, model) if config else None
-        container = found["PrimaryContainer"] if found else {}
-        answer = cloud.sagemaker_runtime.invoke_endpoint(
-            EndpointName=endpoint.name, ContentType=content_type, Accept="application/json", Body=photo
-        )["Body"].read()
-    said = _said(answer)
-    checks = [
-        Check("status", "InService", up["EndpointStatus"]),
-        Check("configuration", endpoint.config, up["EndpointConfigName"]),
-        Check("model", endpoint.model, model),
-        Check("image", endpoint.image, container.get("Image", GONE)),
-        Check("artefact's address", endpoint.model_data, container.get("ModelDataUrl", GONE)),
-        Check("artefact, by its answer", endpoint.artefact, said.get("artefact") or SILENT),
-        Check("image, by its answer", endpoint.image_digest, said.get("container", {}).get("image") or SILENT),
-    ]
-    for running in [image for part in up.get("ProductionVariants", []) for image in part.get("DeployedImages", [])]:
-        found = running["ResolvedImage"].rpartition("@")[2]
-        checks.append(Check("image, as resolved", endpoint.image_digest, found))
-    return checks
-
-
 def destroy(work: Terraform) -> list[Item]:
-    """Everything of this deployment, item by item; the folder goes too once AWS says that all is gone."""
+    """Everything of this deployment, item by item; the folder goes too once AWS says that all is gone.
+
+    Where AWS does not say so of a part, the folder stays, and the same call asks again.
+    """
     items: list[Item] = []
     with work.alone():
         if (work.folder / VARIABLES).is_file():
-            variables, unfinished = work.variables, work.unfinished
-            with Cloud(variables["region"], variables["aws_endpoint"]) as cloud:
-                if work.parts():
-                    work.init()
-                    removed = [part for part in work.destroy() if part.kind.startswith("aws_")]
-                    items = [Item(part.kind, part.id, gone=not exists(cloud, part.kind, part.id)) for part in removed]
-                if unfinished:
-                    items += remove_strays(cloud, variables["prefix"], work)
-        if all(item.gone for item in items):
+            items = _destroyed(work)
+        elif work.parts():
+            hint = f"bring {VARIABLES} back: it has the region, and what the parts are tagged with"
+            raise FundoscopeError(f"{work.folder} does not say where its parts are", hint)
+        left = [item for item in items if not item.gone]
+        if left:
+            write_json(work.folder / LEFT, [(item.kind, item.id) for item in left if item.id])
+            work.mark_unfinished()
+        else:
             shutil.rmtree(work.folder)
     return items
+
+
+def _destroyed(work: Terraform) -> list[Item]:
+    variables, unfinished = work.variables, work.unfinished
+    names = {(kind, name) for kind, name in work.names() if kind.startswith("aws_")} | _left(work)
+    with Cloud(variables["region"], variables["aws_endpoint"]) as cloud:
+        if work.parts():
+            # Before, because afterwards Terraform's state no longer has the names to ask AWS about.
+            write_json(work.folder / LEFT, sorted(names))
+            work.init()
+            work.destroy()
+        strays = remove_strays(cloud, variables["prefix"], work) if unfinished else []
+        asked = {(item.kind, item.id) for item in strays}
+        return [state(cloud, kind, name) for kind, name in sorted(names - asked)] + strays
+
+
+def _left(work: Terraform) -> set[tuple[str, str]]:
+    """Of an earlier `destroy`: what AWS did not say was gone."""
+    path = work.folder / LEFT
+    return {(kind, name) for kind, name in json.loads(path.read_text(encoding="utf-8"))} if path.is_file() else set()
 
 
 def _same_place(wanted: Wanted, work: Terraform) -> None:
@@ -186,7 +186,10 @@ def _same_place(wanted: Wanted, work: Terraform) -> None:
 
 def _begin(cloud: Cloud, wanted: Wanted, work: Terraform) -> None:
     if work.unfinished:
-        remove_strays(cloud, wanted.name, work)
+        left = [item for item in remove_strays(cloud, wanted.name, work) if not item.gone]
+        if left:  # going on would end the search for them
+            message = f"{left[0].kind} {left[0].id} may be left of a Terraform that was killed: {left[0].why}"
+            raise FundoscopeError(message, "mend that, and run the same command again")
     if not work.parts():
         refuse_taken(cloud, wanted.name)
 
@@ -220,9 +223,17 @@ def _image_digest(cloud: Cloud, repository: str, image: LocalImage | str) -> str
     return digest
 
 
-def _said(answer: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(answer)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+def _stored_checksum(cloud: Cloud, bucket: str, key: str) -> str:
+    """AWS's, of what it has under that key; empty where that is nothing, or was brought there without one."""
+    if not cloud.s3.list_objects_v2(Bucket=bucket, Prefix=key).get("KeyCount", 0):
+        return ""
+    checksum: str = cloud.s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED").get("ChecksumSHA256", "")
+    return checksum.partition("-")[0]  # after it, of one brought in parts: their number
+
+
+def _checksum(path: Path) -> str:
+    """As S3 will have it: of the file, or, of one brought in parts, of the parts' checksums."""
+    with path.open("rb") as file:
+        parts = [hashlib.sha256(part).digest() for part in iter(lambda: file.read(PART), b"")]
+    whole = path.stat().st_size < PART
+    return b64encode(parts[0] if whole else hashlib.sha256(b"".join(parts)).digest()).decode()

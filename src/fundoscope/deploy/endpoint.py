@@ -204,11 +204,14 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that should be so, and what was found."""
+    """What was deployed, what is there, and how that is known."""
 
     what: str
     wanted: str
     found: str
+    kind: Literal["proven", "read"]  # by an answer of the endpoint itself, or in what somebody else wrote down of it
+    source: str  # whose word it is
+    why: str = ""  # it is unknown
 
     @property
     def holds(self) -> bool:
@@ -217,11 +220,19 @@ class Check:
 
 @dataclass(frozen=True)
 class Item:
-    """A part of a deployment that was destroyed; AWS was asked whether it is gone."""
+    """A part of a deployment that was destroyed, and what AWS says of it now."""
 
     kind: str
-    id: str
-    gone: bool
+    id: str  # AWS's name of it; empty: those of this kind that Terraform does not know of
+    now: Literal["gone", "there", "unknown"]
+    why: str = ""  # it is unknown, or could not be removed
+
+    @property
+    def gone(self) -> bool:
+        return self.now == "gone"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"gone": self.gone}
 
 
 def endpoint_of(outputs: dict[str, Any], variables: dict[str, Any]) -> Endpoint:

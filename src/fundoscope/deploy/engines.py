@@ -1,13 +1,19 @@
 """ENGINES: docker, podman, buildah, each in its own words for the few things we ask of it."""
 
+import json
+import os
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fundoscope.errors import FundoscopeError, pick
 
 PROBE_S = 20.0
+LOGINS = ("auths", "credHelpers", "credsStore")  # of docker's config.json
 # Docker's own manifest type, and one manifest, not a list of it and its attestations: SageMaker takes no other.
 # chroot: needs no privileges, so that it works in a container and on a build server too.
 _BUILDAH_OPTIONS = ("--format", "docker", "--layers", "--isolation", "chroot", "--network", "host")
@@ -84,13 +90,54 @@ def why_not(engine: Engine) -> str:
     return "" if probed.returncode == 0 else f"says: {_last_line(probed.stderr or probed.stdout)}"
 
 
-def run(command: tuple[str, ...], *, doing: str, log: Path) -> str:
+@contextmanager
+def logged_in(engine: Engine, host: str, user: str, password: str) -> Iterator[dict[str, str]]:
+    """The environment in which the engine may push to `host`. The login is in a folder that only we can read, and that
+    is gone on every way out; neither this machine's other logins nor its keyring know of it."""
+    with TemporaryDirectory(prefix="fundoscope-login-") as folder:  # 0700
+        if engine.name == "docker":
+            _copy_docker_settings(_docker_settings(), Path(folder))
+            variable = {"DOCKER_CONFIG": folder}
+        else:
+            variable = {"REGISTRY_AUTH_FILE": str(Path(folder, "auth.json"))}
+        environment = os.environ | variable
+        # Not as an argument, which others on this machine could read.
+        command = [engine.name, "login", "--username", user, "--password-stdin", host]
+        entered = subprocess.run(
+            command, input=password, env=environment, capture_output=True, text=True, errors="replace", check=False
+        )
+        if entered.returncode != 0:
+            message = f"{engine.name} cannot enter {host}: {entered.stderr.strip()[-300:]}"
+            raise FundoscopeError(message, "check the region")
+        yield environment
+
+
+def _docker_settings() -> Path:
+    return Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+
+
+def _copy_docker_settings(settings: Path, folder: Path) -> None:
+    """All but the logins: docker finds its service by them."""
+    path = settings / "config.json"
+    try:
+        table = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError):
+        table = {}
+    kept = {name: value for name, value in table.items() if name not in LOGINS}
+    (folder / "config.json").write_text(json.dumps(kept), encoding="utf-8")
+    if (settings / "contexts").is_dir():
+        (folder / "contexts").symlink_to((settings / "contexts").resolve(), target_is_directory=True)
+
+
+def run(command: tuple[str, ...], *, doing: str, log: Path, environment: Mapping[str, str] | None = None) -> str:
     """What the command prints; all it says is added to the log, and an error names its last words."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
         file.write(f"$ {' '.join(command)}\n")
         file.flush()
-        ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=file, text=True, errors="replace", check=False)
+        ran = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, stderr=file, text=True, errors="replace", check=False
+        )
         file.write(ran.stdout)
     if ran.returncode != 0:
         said = _last_line(log.read_text(encoding="utf-8", errors="replace"))

@@ -6,12 +6,11 @@ that it belongs to, and by that it is found again.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-from fundoscope.deploy.aws import Cloud, one_sentence
+from fundoscope.deploy.aws import Cloud, one_sentence, or_none
 from fundoscope.deploy.endpoint import Item
 from fundoscope.deploy.terraform import Terraform
 from fundoscope.errors import FundoscopeError
@@ -32,9 +31,21 @@ class Kind:
 
 
 def exists(cloud: Cloud, kind: str, name: str) -> bool:
-    """Whether AWS has it. Parts of something else (a bucket's versioning) go with that."""
+    """Whether AWS has it; an error where AWS does not say."""
+    kind, name = _asked_about(kind, name)
+    if kind not in KINDS and kind not in SCALING:
+        raise FundoscopeError(f"nothing here can ask AWS about {kind}", "look for it in AWS's console")
     with one_sentence():
-        return bool(or_none(KINDS[kind].there_is, cloud, name)) if kind in KINDS else False
+        return bool(or_none(KINDS[kind].there_is if kind in KINDS else SCALING[kind], cloud, name))
+
+
+def state(cloud: Cloud, kind: str, name: str, *, why: str = "") -> Item:
+    """What AWS says of it now. What cannot be asked about is unknown: never gone."""
+    try:
+        there = exists(cloud, kind, name)
+    except FundoscopeError as problem:
+        return Item(kind, name, "unknown", problem.message)
+    return Item(kind, name, "there" if there else "gone", why if there else "")
 
 
 def refuse_taken(cloud: Cloud, name: str) -> None:
@@ -46,34 +57,54 @@ def refuse_taken(cloud: Cloud, name: str) -> None:
 
 
 def remove_strays(cloud: Cloud, name: str, work: Terraform) -> list[Item]:
-    """What this deployment has in AWS and Terraform does not know of. Nothing that anybody else has made."""
-    with one_sentence():
-        found = list(_strays(cloud, name, work))
-        for kind, stray in found:
-            KINDS[kind].remove(cloud, stray)
-    return [Item(kind, stray, gone=not exists(cloud, kind, stray)) for kind, stray in found]
+    """What this deployment has in AWS and Terraform does not know of. Nothing that anybody else has made.
+
+    A kind that cannot be listed, and a part that does not show whose it is, are unknown, and stay.
+    """
+    strays: list[Item] = []
+    for kind in KINDS:
+        try:
+            candidates = _candidates(cloud, kind, name, work)
+        except FundoscopeError as problem:
+            strays.append(Item(kind, "", "unknown", problem.message))
+            continue
+        for stray, asked_by in candidates:
+            try:
+                ours = _tags(cloud, kind, asked_by).get(TAG) == work.deployment
+            except FundoscopeError as problem:
+                strays.append(Item(kind, stray, "unknown", problem.message))
+                continue
+            if ours:
+                strays.append(_removed(cloud, kind, stray))
+    return strays
 
 
-def _strays(cloud: Cloud, name: str, work: Terraform) -> Iterator[tuple[str, str]]:
+def _candidates(cloud: Cloud, kind: str, name: str, work: Terraform) -> list[tuple[str, str]]:
     known = work.names()
-    for kind, how in KINDS.items():
-        for id, asked_by in or_none(how.find, cloud, name) or []:
-            tags = or_none(how.tags, cloud, asked_by) or {}
-            if not isinstance(tags, dict):
-                tags = {tag["Key"]: tag["Value"] for tag in tags}
-            if (kind, id) not in known and tags.get(TAG) == work.deployment:
-                yield kind, id
+    with one_sentence():
+        candidates: list[tuple[str, str]] = or_none(KINDS[kind].find, cloud, name) or []
+    return [(stray, asked_by) for stray, asked_by in candidates if (kind, stray) not in known]
 
 
-def or_none(ask: Ask, cloud: Cloud, what: str) -> Any:
-    """What AWS says of it; None where it has no such thing."""
-    problems: Any = import_module("botocore.exceptions")
+def _tags(cloud: Cloud, kind: str, asked_by: str) -> dict[str, str]:
+    with one_sentence():
+        tags = or_none(KINDS[kind].tags, cloud, asked_by) or {}
+    return tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
+
+
+def _removed(cloud: Cloud, kind: str, name: str) -> Item:
+    why = ""
     try:
-        return ask(cloud, what)
-    except problems.ClientError as problem:
-        if any(word in str(problem) for word in ("NotFound", "NoSuch", "404", "Could not find")):
-            return None
-        raise
+        with one_sentence():
+            KINDS[kind].remove(cloud, name)
+    except FundoscopeError as problem:
+        why = problem.message
+    return state(cloud, kind, name, why=why)
+
+
+def _asked_about(kind: str, name: str) -> tuple[str, str]:
+    """A part of another part (a bucket's versioning) goes with that, whose name its own begins with."""
+    return (OWNERS[kind], re.split("[:,]", name)[0]) if kind in OWNERS else (kind, name)
 
 
 def _bucket_goes(cloud: Cloud, name: str) -> None:
@@ -180,4 +211,20 @@ KINDS: dict[str, Kind] = {
         there_is=lambda cloud, name: cloud.s3.list_objects_v2(Bucket=name, MaxKeys=1),  # HEAD cannot say what is wrong
         remove=_bucket_goes,
     ),
+}
+OWNERS = {
+    "aws_iam_role_policy": "aws_iam_role",
+    "aws_s3_bucket_policy": "aws_s3_bucket",
+    "aws_s3_bucket_public_access_block": "aws_s3_bucket",
+    "aws_s3_bucket_server_side_encryption_configuration": "aws_s3_bucket",
+    "aws_s3_bucket_versioning": "aws_s3_bucket",
+}
+# Asked about, and never looked for: without their endpoint they do nothing, and cost nothing.
+SCALING: dict[str, Ask] = {
+    "aws_appautoscaling_target": lambda cloud, name: cloud.application_autoscaling.describe_scalable_targets(
+        ServiceNamespace="sagemaker", ResourceIds=[name]
+    )["ScalableTargets"],
+    "aws_appautoscaling_policy": lambda cloud, name: cloud.application_autoscaling.describe_scaling_policies(
+        ServiceNamespace="sagemaker", PolicyNames=[name]
+    )["ScalingPolicies"],
 }
