@@ -14,6 +14,7 @@ import pytest
 from fundoscope.cli.conform import PLATFORMS
 from fundoscope.cli.main import main
 from fundoscope.conform import contract, processes
+from fundoscope.conform.target import free_port
 
 DOUBLE = Path(__file__).parents[1] / "conform" / "doubles" / "server_double.py"
 SERVER = shlex.join([sys.executable, "-I", str(DOUBLE), "serve"])
@@ -44,12 +45,32 @@ def test_a_held_rule_is_exit_status_0_and_json_for_machines(capsys: pytest.Captu
     assert found["rules"][0]["findings"][0]["check"] == "times in /metrics"
 
 
+def test_a_dead_address_is_exit_status_1_and_a_failing_junit_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    junit = tmp_path / "c.xml"
+    assert main(["conform", f"http://127.0.0.1:{free_port()}", "--junit", str(junit)]) == 1
+    said = capsys.readouterr().out
+    assert "nothing could be tried, which is a failure" in said
+    assert "21 could not be tried" in said
+    assert ElementTree.parse(junit).getroot().get("failures") == "21"
+
+
+def test_a_server_with_other_routes_is_asked_there(capsys: pytest.CaptureFixture[str]) -> None:
+    routes = ["--ping", "/execution-parameters", "--invocations", "/invocations?x=1"]
+    assert main(["conform", SERVER, "--rules", "4", "--json", *routes]) == 1
+    first = json.loads(capsys.readouterr().out)["rules"][0]["findings"][0]
+    assert first["verdict"] == "broken"
+    assert first["reason"].startswith("it is asked at /execution-parameters and /invocations?x=1, not at /ping")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["http://example.org"], "error: example.org is not this machine"),
         (["no-such-program serve"], "error: there is no program 'no-such-program'"),
         (["http://127.0.0.1:1", "--rules", "99"], "error: there is no rule '99'"),
+        (["http://127.0.0.1:1", "--ping", "health"], "error: 'health' is not the path of a route"),
         (["http://127.0.0.1:1", "--photo", "nowhere.jpg"], "error: cannot read nowhere.jpg"),
         (["python3 serve {model}"], "error: the command line says {model}"),
     ],

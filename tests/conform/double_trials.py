@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fundoscope.conform.aim import target_of
-from fundoscope.conform.contract import RULES, Limits, limits_of
+from fundoscope.conform.contract import CONTRACT, MIB, OURS, Bounds, Limits, limits_of
 from fundoscope.conform.finding import Outcome
 from fundoscope.conform.live import Effort, Plan
 from fundoscope.conform.photographs import Payload, default_payload
@@ -21,7 +21,10 @@ from fundoscope.conform.run import Conformance, conform
 DOUBLE = Path(__file__).with_name("doubles") / "server_double.py"
 SHORT = replace(limits_of("real-time"), response_s=10, stop_s=10, pong_s=1, start_s=30)
 AT_A_TIME = 3
-EFFORT = Effort(load_s=0.6)
+EFFORT = Effort(load_s=0.6, watch_s=0)
+# Attacks of the same kinds, smaller: a fault of the double is still ten times what is allowed.
+SMALL = replace(SHORT, payload_bytes=4 * MIB, response_s=30)
+BOUNDS = replace(OURS, head_bytes=32 * MIB, wait_s=3, settle_s=2)
 
 
 def command(*faults: str, **options: Any) -> str:
@@ -37,12 +40,13 @@ def tried(
     line: str,
     *,
     model: Path | None = None,
-    rules: tuple[int, ...] = tuple(RULES),
+    rules: tuple[int, ...] = CONTRACT,
     limits: Limits = SHORT,
     platform: str = "real-time",
     kind: str = "auto",
+    bounds: Bounds = OURS,
 ) -> Conformance:
-    plan = Plan(limits, payload(), rules=rules, effort=EFFORT, platform=platform)
+    plan = Plan(limits, payload(), rules=rules, effort=EFFORT, platform=platform, bounds=bounds)
     return conform(target_of(line, kind=kind, model=model), plan)
 
 

@@ -17,7 +17,8 @@ def pack(tar: Path) -> None:
         subprocess.run([python, "-c", "import os; print(os.__file__)"], capture_output=True, text=True).stdout
     )
     folder = library.parent
-    objects = [python, *folder.glob("lib-dynload/_hashlib*.so"), *folder.glob("lib-dynload/_json*.so")]
+    named = ("_hashlib", "_json", "_ctypes.")
+    objects = [python, *(path for name in named for path in folder.glob(f"lib-dynload/{name}*.so"))]
     with tarfile.open(tar, "w") as archive:
         for path in sorted({needed for item in objects for needed in shared_objects(item)}):
             archive.add(Path(path).resolve(), path)

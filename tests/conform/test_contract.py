@@ -10,7 +10,7 @@ import pytest
 from double_trials import DOUBLE, SHORT, broken, command, line_of, tried, verdicts
 
 from fundoscope.conform import processes
-from fundoscope.conform.contract import MIB, RULES, limits_of
+from fundoscope.conform.contract import CONTRACT, MIB, RULES, limits_of
 from fundoscope.conform.target import free_port
 from fundoscope.conform.wire import ask, message
 
@@ -21,11 +21,12 @@ def test_the_limits_are_the_contract_s() -> None:
     assert (limits.connect_s, limits.ping_s, limits.response_s, limits.stop_s) == (0.25, 2, 60, 30)
     assert (limits.payload_bytes, limits.start_s, limits.attributes) == (25 * MIB, 480, 1024)
     assert (limits_of("serverless").payload_bytes, limits_of("serverless").start_s) == (4 * MIB, 180)
-    assert sorted(RULES) == list(range(1, 17))
+    assert sorted(RULES) == list(range(1, 22))
+    assert list(range(1, 17)) == list(CONTRACT)
 
 
 def test_a_server_that_keeps_the_contract_holds_every_rule_that_applies(tmp_path: Path) -> None:
-    found = tried(command(), model=tmp_path)
+    found = tried(command(), model=tmp_path, rules=tuple(RULES))
     assert broken(found) == {}
     # A command has no image to name its user, and no label to offer a stream.
     assert {rule for rule, verdict in verdicts(found).items() if verdict != "held"} == {2, 14}
@@ -69,6 +70,7 @@ def test_nobody_at_the_address_is_said_once_per_rule() -> None:
     found = tried(f"http://127.0.0.1:{free_port()}")
     assert set(verdicts(found).values()) == {"not tried"}
     assert "refused the connection" in line_of(found, 7).reason
+    assert not found.holds  # nothing was tried, so nothing was shown
 
 
 def test_a_command_that_ends_at_once_breaks_the_first_rule_and_says_its_last_words() -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 from double_trials import broken, tried, verdicts
 
 from fundoscope.artefact.export import Exported
-from fundoscope.conform.contract import limits_of
+from fundoscope.conform.contract import RULES, limits_of
 
 SLOW_TO_LOAD = str(Path(__file__).parent / "doubles" / "slow_to_load.py")
 
 
-def test_our_own_server_keeps_the_contract(exported: dict[str, Exported]) -> None:
+def test_our_own_server_keeps_the_contract_and_bears_every_attack(exported: dict[str, Exported]) -> None:
     line = shlex.join([sys.executable, "-m", "fundoscope.cli.main", "serve", "{model}"])
-    found = tried(line, model=exported["onnx"].artefact.folder, limits=limits_of("real-time"))
+    model = exported["onnx"].artefact.folder
+    found = tried(line, model=model, limits=limits_of("real-time"), rules=tuple(RULES))
     assert broken(found) == {}
     assert {rule for rule, verdict in verdicts(found).items() if verdict != "held"} == {2, 14}
 

@@ -10,7 +10,7 @@ from PIL import Image
 from fundoscope.conform.aim import target_of
 from fundoscope.conform.finding import Finding, broken, duration, held, not_applicable, not_tried, outcomes
 from fundoscope.conform.photographs import Payload, default_payload, odd_payloads, padded, read_payload
-from fundoscope.conform.report import lines, values, write_html, write_junit
+from fundoscope.conform.report import headline, lines, values, write_html, write_junit
 from fundoscope.conform.run import Conformance, chosen
 from fundoscope.errors import FundoscopeError
 
@@ -82,6 +82,54 @@ def test_the_page_is_whole_and_quotes_nothing_as_markup(found: Conformance, tmp_
     assert not [word for word in ("http://", "https://", "src=", "@import", "url(") if word in page]
 
 
+def conformance(*findings: Finding) -> Conformance:
+    rules = sorted({finding.rule for finding in findings})
+    lines = outcomes(findings, rules)
+    return Conformance("my server", "address", "real-time", "a drawn eye", lines, 1.0, "2026-11-16T00:00:00+00:00")
+
+
+def test_where_nothing_could_be_tried_the_run_fails_in_every_form(tmp_path: Path) -> None:
+    dead = conformance(not_tried(7, "all of it", "nothing answers there"), not_applicable(9, "stop", "not ours"))
+    assert (dead.tried, dead.holds) == (False, False)
+    write_junit(dead, tmp_path / "conform.xml")
+    root = ElementTree.parse(tmp_path / "conform.xml").getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("2", "1", "1")
+    write_html(dead, tmp_path / "conform.html")
+    assert "<h1>Nothing could be tried</h1>" in (tmp_path / "conform.html").read_text()
+    assert "nothing could be tried, which is a failure" in lines(dead)
+
+
+def test_what_does_not_apply_is_no_failure() -> None:
+    assert conformance(not_applicable(2, "user", "an address runs as whoever started it")).holds
+
+
+@pytest.mark.parametrize(
+    ("findings", "said"),
+    [
+        ((held(5, "at rest", "quick"), held(17, "heads", "small")), "The contract holds"),
+        ((held(5, "at rest", "quick"), broken(17, "heads", "large")), "The contract holds, but not under attack"),
+        ((broken(5, "at rest", "slow"), broken(17, "heads", "large")), "The contract is broken"),
+        ((held(17, "heads", "small"),), "It holds under attack"),
+        ((broken(21, "memory", "kept"),), "It does not hold under attack"),
+    ],
+)
+def test_the_headline_tells_the_contract_from_what_is_beyond_it(findings: tuple[Finding, ...], said: str) -> None:
+    assert headline(conformance(*findings)) == said
+
+
+def test_our_own_rules_stand_apart_from_the_contract_s(tmp_path: Path) -> None:
+    both = conformance(held(5, "at rest", "quick"), held(17, "heads", "small"), held(18, "JSON", "read"))
+    assert [line[:30] for line in lines(both)[:4]] == [
+        " 5  socket         held: quick",
+        "    beyond SageMaker's contrac",
+        "17  endless heads  held: small",
+        "18  hostile JSON   held: read",
+    ]
+    assert [rule["source"] for rule in values(both)["rules"]] == ["SageMaker", "Fundoscope", "Fundoscope"]
+    write_html(both, tmp_path / "conform.html")
+    assert (tmp_path / "conform.html").read_text().count("Beyond the contract: under attack") == 1
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.00004, "0.04 ms"), (0.0123, "12 ms"), (0.9, "900 ms"), (2.345, "2.3 s")]
 )
@@ -95,8 +143,8 @@ def test_findings_are_plain_values() -> None:
 
 def test_rules_are_chosen_by_number() -> None:
     assert chosen("9, 5,5") == [5, 9]
-    with pytest.raises(FundoscopeError, match="there is no rule '17'"):
-        chosen("5,17")
+    with pytest.raises(FundoscopeError, match="there is no rule '22'"):
+        chosen("5,22")
 
 
 @pytest.mark.parametrize("more", [1, 3, 4, 7, 65_003, 200_000])

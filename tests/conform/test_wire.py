@@ -91,4 +91,17 @@ def test_a_server_that_says_nothing_is_left_in_time() -> None:
 def test_nobody_there_is_said() -> None:
     port = free_port()
     assert str(ask(("127.0.0.1", port), message("GET", "/ping"), within_s=1)) == "refused the connection"
-    assert connect_time(("127.0.0.1", port), within_s=1)[1] == "refused the connection"
+    assert connect_time(("127.0.0.1", port), within_s=1)[1] == "refused"
+
+
+def test_silences_are_told_apart_by_kind() -> None:
+    nobody = ask(("127.0.0.1", free_port()), message("GET", "/ping"), within_s=1)
+    assert (nobody.kind, nobody.hung_up) == ("refused", True)
+    with answering(lambda connection: connection.recv(1000) and None) as address:
+        closed = ask(address, message("GET", "/ping"), within_s=10)
+    assert (closed.kind, closed.hung_up) == ("closed", True)
+    over = threading.Event()
+    with answering(lambda _: bool(over.wait(10)) and None) as address:
+        late = ask(address, message("GET", "/ping"), within_s=0.2)
+        over.set()
+    assert (late.kind, late.hung_up) == ("late", False)

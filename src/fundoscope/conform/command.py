@@ -53,8 +53,11 @@ class RunningCommand:
         """SIGTERM to the first process alone, as a container's runtime does."""
         self._process.send_signal(signal.SIGTERM)
 
+    def exit_status(self) -> int | None:
+        return self._process.poll()
+
     def ending(self) -> str:
-        status = self._process.poll()
+        status = self.exit_status()
         if status is None:
             return "still running"
         return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

@@ -133,6 +133,9 @@ class RunningContainer:
     def terminate(self) -> None:
         _engine(self._engine, "kill", "--signal", "TERM", self._id)
 
+    def exit_status(self) -> int | None:
+        return None if self.running() else self._state().get("ExitCode")
+
     def ending(self) -> str:
         return f"exit status {self._state().get('ExitCode')}"
 

@@ -1,7 +1,8 @@
-"""The sixteen rules a SageMaker container is held to, and their numbers.
+"""The rules a server is held to, and their numbers.
 
-From the AWS developer guide ("Use your own inference code with hosting services", the serverless, multi-model and
-hosting FAQ pages). What a rule asks of the platform and not of the container is said in its line, not tried.
+1 to 16 are SageMaker's, from the AWS developer guide ("Use your own inference code with hosting services", the
+serverless, multi-model and hosting FAQ pages). What a rule asks of the platform and not of the container is said in its
+line, not tried. 17 to 21 are ours: what anybody who can reach a server may try, and the server should bear.
 """
 
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Literal
 from fundoscope.errors import pick
 
 Platform = Literal["real-time", "serverless"]
+Source = Literal["SageMaker", "Fundoscope"]  # who asks for it
 
 MIB = 2**20  # "25 MB": the platform's own refusals count in MiB ("HTTP content length exceeded 5246976 bytes")
 DEFAULT_PORT = 8080
@@ -23,6 +25,11 @@ class Rule:
     number: int
     title: str
     says: str
+    source: Source = "SageMaker"
+
+
+def _ours(number: int, title: str, says: str) -> Rule:
+    return Rule(number, title, says, "Fundoscope")
 
 
 RULES = {
@@ -48,8 +55,28 @@ RULES = {
             15, "launch reasons", "patches and replacements start it again, so starting again must work, and be short"
         ),
         Rule(16, "latency metrics", "the platform reports microseconds; what the server reports has the unit it says"),
+        _ours(17, "endless heads", "64 MB of headers or of trailers cost it at most 10 MB of memory"),
+        _ours(
+            18, "hostile JSON", "a full payload of it neither delays /ping nor takes over 8 times its size in memory"
+        ),
+        _ours(19, "stalled uploads", "12 callers who send slowly or stop shut nobody out for more than 10 s"),
+        _ours(20, "many pixels", "one request with many pixels holds up nobody for more than 10 s"),
+        _ours(21, "memory afterwards", "30 s after all of that its memory is within 50 MB of before"),
     )
 }
+CONTRACT = tuple(number for number, rule in RULES.items() if rule.source == "SageMaker")
+ATTACKS = tuple(number for number, rule in RULES.items() if rule.source == "Fundoscope")
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Where a server is asked. Other servers than SageMaker's have other places, which breaks rule 4 and no other."""
+
+    ping: str = "/ping"
+    invocations: str = "/invocations"
+
+
+SAGEMAKER = Routes()
 
 
 @dataclass(frozen=True)
@@ -65,6 +92,22 @@ class Limits:
     pong_s: float = 60
     attributes: int = 1024
 
+
+@dataclass(frozen=True)
+class Bounds:
+    """Our own numbers, of the rules under attack. Tests of our own checks make them smaller; nothing else does."""
+
+    head_bytes: int = 64 * MIB  # of headers or trailers that are sent, at most
+    head_growth_bytes: int = 10 * MIB
+    json_factor: int = 8  # of the body's size: the body, its copy as text and a few more
+    ping_s: float = 0.25  # printed beside the time; only the contract's 2 s break a rule
+    stalled: int = 12  # connections
+    wait_s: float = 10  # of a caller with one photograph, who tries again when refused
+    left_bytes: int = 50 * MIB
+    settle_s: float = 30
+
+
+OURS = Bounds()
 
 PLATFORMS: dict[str, Limits] = {
     "real-time": Limits(),

@@ -104,6 +104,7 @@ def as_values(outcome: Outcome) -> dict[str, Any]:
     return {
         "rule": outcome.rule.number,
         "title": outcome.rule.title,
+        "source": outcome.rule.source,
         "verdict": outcome.verdict,
         "reason": outcome.reason,
         "findings": [asdict(finding) for finding in outcome.findings],

@@ -8,7 +8,7 @@ from threading import Thread
 from time import perf_counter, sleep
 
 from fundoscope.conform import processes
-from fundoscope.conform.contract import BIND_LABEL, DEFAULT_PORT, RULES, Limits
+from fundoscope.conform.contract import BIND_LABEL, DEFAULT_PORT, OURS, RULES, SAGEMAKER, Bounds, Limits, Routes
 from fundoscope.conform.photographs import Payload
 from fundoscope.conform.private import CANNOT
 from fundoscope.conform.target import AddressTarget, CannotStart, Setting, Started, Target, free_port, running
@@ -26,9 +26,10 @@ class Effort:
     load_s: float = 5.0
     launches: int = 3  # to be sure that a slow first invocation was no accident
     connections: int = 16
+    watch_s: float = 35.0  # for slow senders to be cut; whether they are decides nothing
 
 
-FULL, QUICK = Effort(), Effort(load_s=1.5)
+FULL, QUICK = Effort(), Effort(load_s=1.5, watch_s=0)
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Plan:
     rules: Sequence[int] = tuple(RULES)
     effort: Effort = FULL
     platform: str = "real-time"
+    bounds: Bounds = OURS
+    routes: Routes = SAGEMAKER
 
 
 @dataclass
@@ -51,9 +54,15 @@ class Live:
     refused_before: int = 0  # pings that were answered, but not with 200, before the first that was
     invocations: list[Answer] = field(default_factory=list)
     pings: list[Answer] = field(default_factory=list)  # while the first invocation ran
+    resident_before: int | None = None  # bytes, before any attack
+
+    @property
+    def works(self) -> bool:
+        """Whether it takes the plain photograph at all."""
+        return any(answer.ok for answer in self.invocations)
 
     def ping(self) -> Answer:
-        return ask(self.address, message("GET", "/ping"), within_s=2.5 * self.plan.limits.ping_s)
+        return ask(self.address, message("GET", self.plan.routes.ping), within_s=2.5 * self.plan.limits.ping_s)
 
     def is_there(self) -> bool:
         """Whether it still answers /ping: one 503 among others is rule 7's, and no sign that it is gone."""
@@ -61,7 +70,8 @@ class Live:
 
     def invocation(self, payload: Payload | None = None, headers: Iterable[tuple[str, str]] = ()) -> bytes:
         sent = payload or self.plan.payload
-        return message("POST", "/invocations", body=sent.data, headers=[("Content-Type", sent.content_type), *headers])
+        kind = ("Content-Type", sent.content_type)
+        return message("POST", self.plan.routes.invocations, body=sent.data, headers=[kind, *headers])
 
     def invoke(self, payload: Payload | None = None, headers: Iterable[tuple[str, str]] = ()) -> Answer:
         answer = ask(self.address, self.invocation(payload, headers), within_s=self.plan.limits.response_s)
@@ -101,19 +111,19 @@ def _await_healthy(target: Target, started: Started, setting: Setting, plan: Pla
     port = target.port if isinstance(target, AddressTarget) else told
     expected, refused, looked = port, 0, perf_counter()
     while True:
-        answer = ask((target.host, port), message("GET", "/ping"), within_s=plan.limits.ping_s)
+        answer = ask((target.host, port), message("GET", plan.routes.ping), within_s=plan.limits.ping_s)
         if answer.status == 200 and _is_its_own(started, port):
             ready_s = answer.ended - started.began
             return Live(target, started, plan, (target.host, port), expected, ready_s, refused)
         refused += answer.status > 0
         waited = perf_counter() - started.began
         if not started.running():
-            raise CannotStart(_why_it_ended(started))
+            raise _ended(started)
         if waited > (plan.limits.start_s if target.kind != "address" else 2 * plan.limits.ping_s):
             raise CannotStart(f"/ping gave no 200 within {waited:.0f} s: it {_last(answer)}")
         if answer.status == 0 and perf_counter() - looked > LOOK_ELSEWHERE_S:
             looked = perf_counter()
-            port = _another_port(started, target.host, expected)
+            port = _another_port(started, target.host, expected, plan.routes.ping)
         sleep(POLL_S)
 
 
@@ -128,20 +138,22 @@ def _last(answer: Answer) -> str:
     return f"answered {answer.status}" if answer.status else str(answer)
 
 
-def _why_it_ended(started: Started) -> str:
-    said = started.last_words()
-    if started.ending() == f"exit status {CANNOT}":
-        return f"this machine lets us make no mounts of our own ({said})"
-    return f"it ended before it was healthy, {started.ending()}" + (f": {said}" if said else "")
+def _ended(started: Started) -> CannotStart:
+    last_words = started.last_words()
+    if started.exit_status() == CANNOT:
+        return CannotStart(f"this machine lets us make no mounts of our own ({last_words})", blame="machine")
+    return CannotStart(
+        f"it ended before it was healthy, {started.ending()}" + (f": {last_words}" if last_words else "")
+    )
 
 
-def _another_port(started: Started, host: str, expected: int) -> int:
+def _another_port(started: Started, host: str, expected: int, ping: str) -> int:
     """Where else it listens and answers /ping with 200, having ignored what it was told."""
     if started.pid is None:
         return expected
     ports = processes.listening_ports([started.pid, *processes.descendants(started.pid)])
     for port in sorted(ports, key=lambda port: (port != DEFAULT_PORT, port)):
-        if expected not in ports and ask((host, port), message("GET", "/ping"), within_s=1).status == 200:
+        if expected not in ports and ask((host, port), message("GET", ping), within_s=1).status == 200:
             return port
     return expected
 

@@ -1,7 +1,8 @@
 """Invocations without pause, from a process of their own, so that whoever measures meanwhile has a clock to itself.
 
-`python -m fundoscope.conform.load HOST PORT CONNECTIONS WITHIN_S` reads the request from standard input, says "busy"
-once every connection has sent one, and goes on until standard input ends; then says what came back, as JSON.
+`python -m fundoscope.conform.load HOST PORT CONNECTIONS WITHIN_S LENGTH` reads the request, of LENGTH bytes, from
+standard input, says "busy" once every connection has sent one, and goes on until standard input ends; then it prints
+the answers, counted, as JSON.
 """
 
 import json
@@ -21,20 +22,29 @@ from fundoscope.conform.wire import Address, Answer, ask
 BEAT_S = 0.005
 
 
+@dataclass(frozen=True)
+class Tally:
+    """How many answers were alike."""
+
+    status: int  # 0: silence
+    text: str  # the status, or why there was none
+    count: int
+
+
 @dataclass
 class Load:
     """What the load came to, once it has ended."""
 
-    answers: dict[str, int] = field(default_factory=dict)  # by status, or by why there was none
+    answers: list[Tally] = field(default_factory=list)
     slowest_s: float = 0.0
     median_s: float = 0.0
 
     @property
     def total(self) -> int:
-        return sum(self.answers.values())
+        return sum(tally.count for tally in self.answers)
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{n} × {what}" for what, n in sorted(self.answers.items()))
+        parts = ", ".join(f"{tally.count} × {tally.text}" for tally in self.answers)
         return f"{self.total} invocations answered: {parts}" if parts else "no invocation answered"
 
 
@@ -56,7 +66,8 @@ def loaded(address: Address, request: bytes, *, connections: int, within_s: floa
         yield load
         process.stdin.close()
         found = json.loads(process.stdout.read() or b"{}")
-        load.answers, load.slowest_s, load.median_s = found["answers"], found["slowest_s"], found["median_s"]
+        load.answers = [Tally(**tally) for tally in found["answers"]]
+        load.slowest_s, load.median_s = found["slowest_s"], found["median_s"]
     finally:
         process.kill()
         process.wait()
@@ -114,8 +125,9 @@ def keep_busy(address: Address, request: bytes, *, connections: int, within_s: f
     for thread in threads:
         thread.join()
     times = sorted(answer.seconds for answer in answers)
-    counted = Counter(str(answer) for answer in answers)
-    return {"answers": counted, "slowest_s": times[-1], "median_s": times[len(times) // 2]}
+    counts = Counter((answer.status, str(answer)) for answer in answers)
+    tallies = [{"status": status, "text": text, "count": n} for (status, text), n in sorted(counts.items())]
+    return {"answers": tallies, "slowest_s": times[-1], "median_s": times[len(times) // 2]}
 
 
 def main(arguments: list[str]) -> None:

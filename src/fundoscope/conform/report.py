@@ -1,6 +1,6 @@
 """What conform found, for people, for continuous integration and for a browser without a network."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,17 +10,34 @@ from fundoscope.conform.run import Conformance
 from fundoscope.errors import FundoscopeError
 from fundoscope.provenance import command, versions, write_whole
 
+BEYOND = "    beyond SageMaker's contract, our own: under attack"
+NOTHING = "nothing could be tried, which is a failure"
 ORDER: tuple[Verdict, ...] = ("broken", "held", "not tried", "not applicable")
 
 
 def lines(found: Conformance) -> list[str]:
     """One line per rule, and what it comes to."""
     width = max(len(outcome.rule.title) for outcome in found.outcomes)
-    rules = [
-        f"{outcome.rule.number:>2}  {outcome.rule.title:<{width}}  {WORDS[outcome.verdict]}: {outcome.reason}"
-        for outcome in found.outcomes
-    ]
-    return [*rules, "", f"{found.target}: {tally(found)}, in {found.seconds:.0f} s"]
+    rules: list[str] = []
+    for outcome in found.outcomes:
+        number, title = outcome.rule.number, outcome.rule.title
+        if outcome.rule.source == "Fundoscope" and BEYOND not in rules:
+            rules.append(BEYOND)
+        rules.append(f"{number:>2}  {title:<{width}}  {WORDS[outcome.verdict]}: {outcome.reason}")
+    nothing = [] if found.tried else [NOTHING]
+    return [*rules, "", *nothing, f"{found.target}: {tally(found)}, in {found.seconds:.0f} s"]
+
+
+def headline(found: Conformance) -> str:
+    broken = {outcome.rule.source for outcome in found.outcomes if outcome.verdict == "broken"}
+    if not found.tried:
+        return "Nothing could be tried"
+    if "SageMaker" in broken:
+        return "The contract is broken"
+    asked = {outcome.rule.source for outcome in found.outcomes}
+    if "SageMaker" not in asked:
+        return "It does not hold under attack" if broken else "It holds under attack"
+    return "The contract holds, but not under attack" if broken else "The contract holds"
 
 
 def tally(found: Conformance) -> str:
@@ -36,20 +53,26 @@ def values(found: Conformance) -> dict[str, Any]:
         "at": found.at,
         "seconds": round(found.seconds, 1),
         "holds": found.holds,
+        "tried": found.tried,
         "rules": [as_values(outcome) for outcome in found.outcomes],
     }
 
 
 def write_junit(found: Conformance, path: Path) -> None:
-    """A suite per rule, a case per check; what was not tried is skipped, with its reason."""
+    """A suite per rule, a case per check; what was not tried is skipped, with its reason.
+
+    Where nothing could be tried at all, that is the failure: a green file would say that a server was put to the test.
+    """
+    failing: tuple[Verdict, ...] = ("broken",) if found.tried else ("broken", "not tried")
     cases = [finding for outcome in found.outcomes for finding in outcome.findings]
-    root = ElementTree.Element("testsuites", {"name": f"conform {found.target}", **_counts(cases, found.seconds)})
+    counts = _counts(cases, failing, found.seconds)
+    root = ElementTree.Element("testsuites", {"name": f"conform {found.target}", **counts})
     for outcome in found.outcomes:
         name = f"{outcome.rule.number:02d} {outcome.rule.title}"
-        suite = ElementTree.SubElement(root, "testsuite", {"name": name, **_counts(outcome.findings, 0)})
+        suite = ElementTree.SubElement(root, "testsuite", {"name": name, **_counts(outcome.findings, failing)})
         for finding in outcome.findings:
             case = ElementTree.SubElement(suite, "testcase", {"classname": f"conform.{name}", "name": finding.check})
-            if finding.verdict == "broken":
+            if finding.verdict in failing:
                 failure = ElementTree.SubElement(case, "failure", {"message": finding.reason})
                 failure.text = outcome.rule.says
             elif finding.verdict != "held":
@@ -61,9 +84,9 @@ def write_junit(found: Conformance, path: Path) -> None:
     write_whole(path, ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
-def _counts(cases: list[Finding] | tuple[Finding, ...], seconds: float) -> Mapping[str, str]:
-    skipped = sum(finding.verdict in ("not applicable", "not tried") for finding in cases)
-    failures = sum(finding.verdict == "broken" for finding in cases)
+def _counts(cases: Sequence[Finding], failing: Sequence[Verdict], seconds: float = 0) -> Mapping[str, str]:
+    failures = sum(finding.verdict in failing for finding in cases)
+    skipped = sum(finding.verdict != "held" for finding in cases) - failures
     counted = {"tests": len(cases), "failures": failures, "errors": 0, "skipped": skipped}
     return {name: str(n) for name, n in counted.items()} | ({"time": f"{seconds:.1f}"} if seconds else {})
 
@@ -81,6 +104,6 @@ def write_html(found: Conformance, path: Path) -> None:
         lstrip_blocks=True,
     )
     page = environment.get_template("page.html").render(
-        found=found, order=ORDER, words=WORDS, versions=versions(), command=command()
+        found=found, headline=headline(found), order=ORDER, words=WORDS, versions=versions(), command=command()
     )
     write_whole(path, (page + "\n").encode())

@@ -114,7 +114,7 @@ def _answered(in_hand: list[Answer], took_s: float | None) -> Finding:
 def stop_at_rest(live: Live) -> Finding:
     """Nothing in hand, but callers there: the platform keeps connections open, and some callers never finish."""
     request = live.invocation()
-    idle = message("GET", "/ping").replace(b"Connection: close", b"Connection: keep-alive")
+    idle = message("GET", live.plan.routes.ping).replace(b"Connection: close", b"Connection: keep-alive")
     with ExitStack() as stack:
         for begun in (idle, request[: -len(live.plan.payload.data) // 2]):
             connection = stack.enter_context(socket.create_connection(live.address, timeout=live.plan.limits.ping_s))

@@ -6,7 +6,7 @@ from time import perf_counter, sleep
 from fundoscope.conform.finding import Finding, broken, duration, judged, milliseconds, not_tried
 from fundoscope.conform.live import Live
 from fundoscope.conform.load import Heartbeat, Load, loaded
-from fundoscope.conform.wire import Answer, connect_time
+from fundoscope.conform.wire import SENTENCES, Answer, SilenceKind, connect_time
 
 AT_REST = 20
 BUSY_S = 8.0  # that a server with one slot may have queued before it; more would only make the run longer
@@ -30,7 +30,7 @@ def under_load(live: Live) -> Iterator[Finding]:
     limits, effort = live.plan.limits, live.plan.effort
     connections = max(2, min(effort.connections, int(BUSY_S / max(live.median_s, 1e-3))))
     pings: list[Answer] = []
-    connects: list[tuple[float, str]] = []
+    connects: list[tuple[float, SilenceKind | None]] = []
     tried = 0
     began = perf_counter()
     with (
@@ -79,10 +79,10 @@ def _pings(live: Live, check: str, pings: list[Answer]) -> Finding:
     )
 
 
-def _connections(live: Live, check: str, connects: list[tuple[float, str]]) -> Finding:
+def _connections(live: Live, check: str, connects: list[tuple[float, SilenceKind | None]]) -> Finding:
     limit_s = live.plan.limits.connect_s
     times = [seconds for seconds, _ in connects]
-    failed = [why for _, why in connects if why]
+    failed = [SENTENCES[kind] for _, kind in connects if kind]
     slow = [seconds for seconds in times if seconds > limit_s]
     said = [f"{len(slow)} of {len(times)} took longer than {1000 * limit_s:g} ms"] if slow else []
     said += [f"the server {failed[0]} ({len(failed)} of {len(times)})"] if failed else []
@@ -95,8 +95,8 @@ def _connections(live: Live, check: str, connects: list[tuple[float, str]]) -> F
 def _answered(live: Live, load: Load, connections: int) -> Finding:
     limit_s = live.plan.limits.response_s
     check = f"{connections} invocations at a time"
-    silent = sum(n for what, n in load.answers.items() if not what.isdigit())
-    errors = sum(n for what, n in load.answers.items() if what.isdigit() and int(what) >= 500 and int(what) != 503)
+    silent = sum(tally.count for tally in load.answers if tally.status == 0)
+    errors = sum(tally.count for tally in load.answers if tally.status >= 500 and tally.status != 503)
     measured = f"slowest {duration(load.slowest_s)}; {load}"
     if silent or load.slowest_s > limit_s:
         return broken(6, check, f"under load {silent} of {load.total} invocations got no answer", measured)
@@ -114,7 +114,7 @@ def _answered(live: Live, load: Load, connections: int) -> Finding:
 def in_time(live: Live) -> Iterator[Finding]:
     """Every invocation of the run so far, the largest and the oddest too."""
     limit_s = live.plan.limits.response_s
-    late = [a for a in live.invocations if a.seconds > limit_s or (a.status == 0 and "in time" in str(a))]
+    late = [a for a in live.invocations if a.seconds > limit_s or a.kind == "late"]
     slowest = max((answer.seconds for answer in live.invocations), default=0.0)
     yield judged(
         not late,

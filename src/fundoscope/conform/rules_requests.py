@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fundoscope.conform.contract import ATTRIBUTES, MIB
+from fundoscope.conform.contract import ATTRIBUTES, MIB, SAGEMAKER
 from fundoscope.conform.finding import Finding, broken, held, judged, not_applicable, not_tried
 from fundoscope.conform.live import Live
 from fundoscope.conform.photographs import odd_payloads, padded
-from fundoscope.conform.wire import Answer, ask, message
+from fundoscope.conform.wire import Answer, ask, chunked, message
 
 PARAMETERS = {"MaxConcurrentTransforms": int, "BatchStrategy": str, "MaxPayloadInMB": int}
 STRATEGIES = ("SINGLE_RECORD", "MULTI_RECORD", "SingleRecord", "MultiRecord")
@@ -26,22 +26,26 @@ EARLY_S = 0.3  # how long we wait for a refusal before sending the body that ear
 
 
 def routes(live: Live) -> Iterator[Finding]:
-    ping, answer = live.ping(), live.invoke()
-    yield judged(
-        answer.ok and ping.status not in (0, 404, 405),  # what else it says is the seventh rule's
-        4,
-        "GET /ping and POST /invocations",
-        "GET /ping and POST /invocations answer",
-        f"GET /ping: {ping}; POST /invocations with {live.plan.payload.name}: {_quoted(answer)}",
-        f"/ping {ping}, /invocations {answer}",
-    )
+    ping, answer, own = live.ping(), live.invoke(), live.plan.routes
+    check = "GET /ping and POST /invocations"
+    if own != SAGEMAKER:
+        yield broken(4, check, f"it is asked at {own.ping} and {own.invocations}, not at /ping and /invocations")
+    else:
+        yield judged(
+            answer.ok and ping.status not in (0, 404, 405),  # what else it says is the seventh rule's
+            4,
+            check,
+            f"{check} answer",
+            f"GET /ping: {ping}; POST /invocations with {live.plan.payload.name}: {_quoted(answer)}",
+            f"/ping {ping}, /invocations {answer}",
+        )
     yield execution_parameters(live)
     unknown = live.request("GET", "/no-such-route")
     yield judged(
         unknown.status == 404, 4, "unknown route", "an unknown route is 404", f"an unknown route: {unknown}, not 404"
     )
-    wrong = {"GET /invocations": live.request("GET", "/invocations"), "POST /ping": live.request("POST", "/ping")}
-    wrong["DELETE /invocations"] = live.request("DELETE", "/invocations")
+    asked = (("GET", own.invocations), ("POST", own.ping), ("DELETE", own.invocations))
+    wrong = {f"{method} {path}": live.request(method, path) for method, path in asked}
     bad = [f"{what}: {answer}" for what, answer in wrong.items() if not 400 <= answer.status < 500]
     yield judged(
         not bad,
@@ -80,7 +84,7 @@ def odd_photographs(live: Live) -> Iterator[Finding]:
     answers: dict[str, Answer] = {}
     for payload in odd_payloads(live.plan.payload):
         answers[payload.name] = answer = live.invoke(payload)
-        if answer.status == 0 and "in time" in str(answer):
+        if answer.kind == "late":
             break  # it hangs; the others would cost a minute each
     bad = [f"{name}: {_complaint(answer)}" for name, answer in answers.items() if _complaint(answer)]
     said = ", ".join(f"{name} {answer}" for name, answer in answers.items())
@@ -144,10 +148,9 @@ def _survives(live: Live, check: str, value: str) -> Finding:
     """More than the platform lets through: taken or refused, but answered, and the server lives on."""
     answer = live.invoke(headers=[(ATTRIBUTES, value)])
     live.invocations.pop()  # not one that the 60 s are about
-    closed = answer.status == 0 and "connection" in str(answer)
-    fine = (closed or 200 <= answer.status < 500) and live.is_there()
+    fine = (answer.hung_up or 200 <= answer.status < 500) and live.is_there()
     what = f"a header of {len(value):,} characters"
-    done = f"ends the connection: it {answer}" if closed else f"gets {answer}"
+    done = f"ends the connection: it {answer}" if answer.hung_up else f"gets {answer}"
     return judged(fine, 11, check, f"{what} {done}", f"after {what}: {_quoted(answer)}, /ping {live.ping()}")
 
 
@@ -157,9 +160,9 @@ def payload(live: Live) -> Iterator[Finding]:
     sent = replace(live.plan.payload, data=padded(live.plan.payload.data, limit + 1))
     request = live.invocation(sent)
     yield _above(live, "one byte above the limit", request, len(request) - len(sent.data))
-    chunks = _chunked(sent.data)
+    chunks = chunked(sent.data)
     kind = ("Content-Type", sent.content_type)
-    head = message("POST", "/invocations", headers=[kind, ("Transfer-Encoding", "chunked")])
+    head = message("POST", live.plan.routes.invocations, headers=[kind, ("Transfer-Encoding", "chunked")])
     yield _above(live, "above the limit, in chunks of unsaid number", head + chunks, len(head))
 
 
@@ -177,7 +180,7 @@ def _above(live: Live, check: str, request: bytes, head: int) -> Finding:
     for _ in range(3):
         answer = ask(live.address, request, within_s=live.plan.limits.response_s, pause_after=head, pause_s=EARLY_S)
         # A closed connection may have swallowed the answer on its way: once more, if there is still somebody.
-        if answer.status or "connection" not in str(answer) or not live.is_there():
+        if not answer.hung_up or not live.is_there():
             break
     healthy = live.is_there()
     said = f"{check}: {_quoted(answer)}" if answer.status else f"{check}: the server {answer}"
@@ -188,8 +191,3 @@ def _above(live: Live, check: str, request: bytes, head: int) -> Finding:
     if answer.ok:
         return held(12, check, f"{check}: taken all the same ({answer}); the platform would have refused it")
     return broken(12, check, said)
-
-
-def _chunked(data: bytes) -> bytes:
-    parts = (data[start : start + MIB] for start in range(0, len(data), MIB))
-    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"

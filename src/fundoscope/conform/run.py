@@ -6,9 +6,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic, perf_counter, sleep
 
-from fundoscope.conform import rules_end, rules_load, rules_models, rules_reported, rules_requests, rules_start
+from fundoscope.conform import (
+    rules_crowded,
+    rules_end,
+    rules_hostile,
+    rules_load,
+    rules_models,
+    rules_reported,
+    rules_requests,
+    rules_start,
+)
 from fundoscope.conform.container import ImageTarget
-from fundoscope.conform.contract import DEFAULT_PORT, MANY_LABEL, RULES
+from fundoscope.conform.contract import ATTACKS, DEFAULT_PORT, MANY_LABEL, RULES
 from fundoscope.conform.finding import Finding, Outcome, broken, not_applicable, not_tried, outcomes
 from fundoscope.conform.live import Live, Plan, first_invocation, later_invocations, launched, own_port
 from fundoscope.conform.target import CannotStart, Setting, Target, alone_with, port_taken
@@ -16,9 +25,10 @@ from fundoscope.errors import FundoscopeError
 from fundoscope.progress import Track, quiet
 
 Check = Callable[[Live], Iterator[Finding]]
+Checks = tuple[tuple[tuple[int, ...], str, Check], ...]
 
 # In this order: what asks politely, what maltreats, what kills. Each with the rules it can find something on.
-SERVING: tuple[tuple[tuple[int, ...], str, Check], ...] = (
+SERVING: Checks = (
     ((1,), "the start command", rules_start.command),
     ((2,), "the user", rules_start.user),
     ((3,), "the port", rules_start.told_port),
@@ -35,8 +45,17 @@ SERVING: tuple[tuple[tuple[int, ...], str, Check], ...] = (
     ((8,), "the killed worker", rules_end.worker_killed),
     ((9,), "SIGTERM under load", rules_end.stop_under_load),
 )
+# Of another start, which nothing polite is tried on afterwards. The last rule needs all that is before it.
+ATTACKING: Checks = (
+    ((21,), "the memory before", rules_hostile.memory_before),
+    ((17, 21), "the endless heads", rules_hostile.endless_heads),
+    ((18, 21), "the hostile JSON", rules_hostile.hostile_json),
+    ((19, 21), "the stalled uploads", rules_crowded.stalled_uploads),
+    ((20, 21), "the many pixels", rules_crowded.many_pixels),
+    ((21,), "the memory afterwards", rules_hostile.memory_afterwards),
+)
 SERVED = {rule for rules, _, _ in SERVING for rule in rules}
-STEPS = len(SERVING) + 4
+STEPS = len(SERVING) + len(ATTACKING) + 4
 WELL_WITHIN_S = 10.0  # after maltreatment, before it is declared dead
 
 
@@ -51,8 +70,14 @@ class Conformance:
     at: str  # when, UTC
 
     @property
+    def tried(self) -> bool:
+        """Whether anything was: where all that applies could not be tried, the run has shown nothing."""
+        verdicts = {outcome.verdict for outcome in self.outcomes}
+        return bool(verdicts & {"held", "broken"}) or "not tried" not in verdicts
+
+    @property
     def holds(self) -> bool:
-        return not any(outcome.verdict == "broken" for outcome in self.outcomes)
+        return self.tried and not any(outcome.verdict == "broken" for outcome in self.outcomes)
 
     def count(self, verdict: str) -> int:
         return sum(outcome.verdict == verdict for outcome in self.outcomes)
@@ -72,11 +97,12 @@ def _steps(target: Target, plan: Plan) -> Iterator[list[Finding]]:
         try:
             first_s = yield from _serving(target, plan)
         except CannotStart as problem:
-            yield _never_up(target, plan, str(problem))
+            yield _never_up(target, str(problem), plan.rules)
             return
     yield list(_unwritable(target, plan))
     yield list(_again(target, plan, first_s))
     yield list(_many_models(target, plan))
+    yield from _attacked(target, plan)
 
 
 def _serving(target: Target, plan: Plan) -> Generator[list[Finding], None, float]:
@@ -91,16 +117,29 @@ def _serving(target: Target, plan: Plan) -> Generator[list[Finding], None, float
             later_invocations(live)
             launches.append(live)
         yield [rules_start.honest_at_start(launches)]
-        yield from _checks(stack, launches[-1], setting)
+        yield from _checks(SERVING, stack, launches[-1], setting)
     return launches[0].ready_s
+
+
+def _attacked(target: Target, plan: Plan) -> Iterator[list[Finding]]:
+    if not set(ATTACKS) & set(plan.rules):
+        return
+    setting = Setting(port=own_port(target))
+    try:
+        with ExitStack() as stack:
+            live = stack.enter_context(launched(target, setting, plan))
+            later_invocations(live)
+            yield from _checks(ATTACKING, stack, live, setting)
+    except CannotStart as problem:
+        yield _never_up(target, str(problem), ATTACKS)
 
 
 def _once_more(live: Live) -> bool:
     return live.target.kind != "address" and 8 in live.plan.rules and rules_start.suspicious(live)
 
 
-def _checks(stack: ExitStack, live: Live, setting: Setting) -> Iterator[list[Finding]]:
-    for rules, name, check in SERVING:
+def _checks(checks: Checks, stack: ExitStack, live: Live, setting: Setting) -> Iterator[list[Finding]]:
+    for rules, name, check in checks:
         if not set(rules) & set(live.plan.rules):
             yield []
             continue
@@ -115,7 +154,7 @@ def _checks(stack: ExitStack, live: Live, setting: Setting) -> Iterator[list[Fin
             try:
                 live = _relaunched(stack, live, setting)
             except CannotStart as cannot:
-                left = {rule for rules, _, other in SERVING for rule in rules if other is not check}
+                left = {rule for rules, _, other in checks for rule in rules if other is not check}
                 yield [not_tried(rule, "the rest", f"it could not be started again: {cannot}") for rule in left]
                 return
         else:
@@ -144,10 +183,12 @@ def _relaunched(stack: ExitStack, live: Live, setting: Setting) -> Live:
     return fresh
 
 
-def _never_up(target: Target, plan: Plan, why: str) -> list[Finding]:
+def _never_up(target: Target, why: str, rules: Sequence[int]) -> list[Finding]:
     if target.kind == "address":
-        return [not_tried(rule, "all of it", f"nothing answers there: {why}") for rule in plan.rules]
-    rest = [not_tried(rule, "all of it", "the server never came up") for rule in plan.rules if rule != 1]
+        return [not_tried(rule, "all of it", f"nothing answers there: {why}") for rule in rules]
+    if 1 not in rules:
+        return [not_tried(rule, "all of it", f"the server never came up: {why}") for rule in rules]
+    rest = [not_tried(rule, "all of it", "the server never came up") for rule in rules if rule != 1]
     return [broken(1, "start command", f"the server never came up: {why}"), *rest]
 
 
@@ -162,7 +203,7 @@ def _unwritable(target: Target, plan: Plan) -> Iterator[Finding]:
         with launched(target, Setting(port=own_port(target), unwritable=True), plan) as live:
             yield rules_start.unwritable(live)
     except CannotStart as problem:
-        if "this machine" in str(problem):
+        if problem.blame == "machine":
             yield not_tried(10, "nothing writable", str(problem))
         else:
             yield broken(10, "nothing writable", f"where nothing can be written {problem}")

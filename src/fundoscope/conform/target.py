@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import randrange
 from time import monotonic, perf_counter, sleep
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 LOOPBACK = "127.0.0.1"
 MODEL_AT, MODELS_AT = "/opt/ml/model", "/opt/ml/models/conform/model"
@@ -15,7 +15,11 @@ LAST_WORDS = 300  # characters of its log that go into a reason
 
 
 class CannotStart(Exception):  # noqa: N818  # a finding, not a fault of the caller
-    """The target did not come up; the message is the reason of a finding."""
+    """The target did not come up; the message is the reason of a finding, `blame` says whose it is."""
+
+    def __init__(self, reason: str, blame: Literal["target", "machine"] = "target") -> None:
+        super().__init__(reason)
+        self.blame = blame
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Started(Protocol):
     def pid(self) -> int | None: ...  # of its first process, where it can be seen from here
     def running(self) -> bool: ...
     def terminate(self) -> None: ...
+    def exit_status(self) -> int | None: ...  # below 0: the signal that ended it; None: it runs, or nobody knows
     def ending(self) -> str: ...
     def last_words(self) -> str: ...
     def end(self) -> None: ...
@@ -131,6 +136,9 @@ class RunningElsewhere:
 
     def terminate(self) -> None:
         raise CannotStart("an address cannot be sent a signal")
+
+    def exit_status(self) -> int | None:
+        return None
 
     def ending(self) -> str:
         return "still running"

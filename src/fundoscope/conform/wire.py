@@ -4,15 +4,27 @@ Not an HTTP library: a check must be able to send what a library would refuse to
 The socket does not block, so that an answer that comes before the body is sent (413) is read, not lost.
 """
 
+import errno
 import select
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import ClassVar, Literal
 
 Address = tuple[str, int]
 
 CHUNK = 256 * 1024
+
+# Why there was no answer, for code to decide on; the sentences are for people.
+SilenceKind = Literal["not accepted", "refused", "broken", "closed", "late"]
+SENTENCES: dict[SilenceKind, str] = {
+    "not accepted": "did not accept the connection in time",
+    "refused": "refused the connection",
+    "broken": "broke the connection without an answer",
+    "closed": "closed the connection without an answer",
+    "late": "did not answer in time",
+}
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,8 @@ class Reply:
     sent: float  # when the last byte was given to the kernel, or when the answer came first
     ended: float
     connect_s: float
+    kind: ClassVar[None] = None  # of silence: there was none
+    hung_up: ClassVar[bool] = False
 
     @property
     def seconds(self) -> float:
@@ -39,9 +53,9 @@ class Reply:
 
 @dataclass(frozen=True)
 class Silence:
-    """No whole answer came. `why` goes into sentences: "the server {why}"."""
+    """No whole answer came. Its text goes into sentences: "the server {silence}"."""
 
-    why: str
+    kind: SilenceKind
     began: float
     sent: float | None
     ended: float
@@ -56,7 +70,12 @@ class Silence:
         return self.ended - self.began
 
     def __str__(self) -> str:
-        return self.why
+        return SENTENCES[self.kind]
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the server ended the connection, and did not just leave it open."""
+        return self.kind in ("refused", "broken", "closed")
 
 
 Answer = Reply | Silence
@@ -73,6 +92,12 @@ def message(
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
+def chunked(data: bytes, size: int = 2**20) -> bytes:
+    """A body in chunks, to its end."""
+    parts = (data[start : start + size] for start in range(0, len(data), size))
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
 def ask(address: Address, request: bytes, *, within_s: float, pause_after: int = 0, pause_s: float = 0) -> Answer:
     """Send `request`, return what came back within `within_s`.
 
@@ -86,15 +111,15 @@ def ask(address: Address, request: bytes, *, within_s: float, pause_after: int =
         if problem:
             return Silence(problem, began, None, connected)
         exchange = _Exchange(connection, memoryview(request), began + within_s, pause_after, pause_s)
-        why = exchange.run()
+        silence = exchange.run()
         ended, took = perf_counter(), connected - began
-        if exchange.answer is None:
-            return Silence(why, began, exchange.sent_at, ended, took)
+        if silence is not None or exchange.answer is None:
+            return Silence(silence or "closed", began, exchange.sent_at, ended, took)
         status, headers, body = exchange.answer
         return Reply(status, headers, body, began, exchange.sent_at or ended, ended, took)
 
 
-def connect_time(address: Address, *, within_s: float) -> tuple[float, str]:
+def connect_time(address: Address, *, within_s: float) -> tuple[float, SilenceKind | None]:
     """Seconds until the connection stood, and what went wrong otherwise."""
     began = perf_counter()
     with socket.socket(_family(address), socket.SOCK_STREAM) as connection:
@@ -107,24 +132,22 @@ def _family(address: Address) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
 
 
-def _connect(connection: socket.socket, address: Address, within_s: float) -> str:
+def _connect(connection: socket.socket, address: Address, within_s: float) -> SilenceKind | None:
     try:
         connection.connect(address)
     except BlockingIOError:
         poll = select.poll()
         poll.register(connection, select.POLLOUT)
         if not poll.poll(1000 * within_s):
-            return f"did not accept the connection within {within_s:g} s"
+            return "not accepted"
     except OSError as problem:
-        return _said(problem)
+        return _kind_of(problem.errno)
     code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    return _said(OSError(code, "")) if code else ""
+    return _kind_of(code) if code else None
 
 
-def _said(problem: OSError) -> str:
-    if isinstance(OSError(problem.errno, ""), ConnectionRefusedError):
-        return "refused the connection"
-    return "broke the connection"
+def _kind_of(code: int | None) -> SilenceKind:
+    return "refused" if code == errno.ECONNREFUSED else "broken"
 
 
 class _Exchange:
@@ -140,19 +163,21 @@ class _Exchange:
         self.sent_at: float | None = None
         self.answer: tuple[int, dict[str, str], bytes] | None = None
 
-    def run(self) -> str:
-        """Why it ended; `answer` holds the answer, if there is one."""
+    def run(self) -> SilenceKind | None:
+        """Why there is no answer; None: `answer` holds it."""
         poll = select.poll()
         while True:
             now = perf_counter()
             if now >= self.deadline:
-                return "did not answer in time"
+                return "late"
             pausing = now < self.paused_until
             poll.register(self.connection, select.POLLIN | (select.POLLOUT if self.sending and not pausing else 0))
             wait_s = min(self.deadline, self.paused_until) - now if pausing else self.deadline - now
             for _, events in poll.poll(max(1000 * wait_s, 1)):
-                if events & (select.POLLIN | select.POLLHUP | select.POLLERR) and (ended := self._receive()):
-                    return ended
+                if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                    silence = self._receive()
+                    if silence or self.answer:
+                        return silence
                 if events & select.POLLOUT:
                     self._send()
 
@@ -168,19 +193,17 @@ class _Exchange:
         if self.offset == len(self.request):
             self.sending, self.sent_at = False, perf_counter()
 
-    def _receive(self) -> str:
-        """Why it is over, or nothing."""
+    def _receive(self) -> SilenceKind | None:
+        """Why there will be no answer, if so."""
         try:
             data = self.connection.recv(CHUNK)
         except BlockingIOError:
-            return ""
+            return None
         except OSError:
-            return "broke the connection without an answer"
+            return "broken"
         self.received += data
         self.answer = parse(bytes(self.received), ended=not data)
-        if self.answer:
-            return "answered"
-        return "" if data else "closed the connection without an answer"
+        return None if data or self.answer else "closed"
 
 
 def parse(data: bytes, *, ended: bool) -> tuple[int, dict[str, str], bytes] | None:

@@ -8,14 +8,17 @@ conversion to RGB, 5 MB in nginx).
 """
 
 import argparse
+import base64
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
 import signal
 import socket
 import socketserver
+import struct
 import subprocess
 import sys
 import threading
@@ -24,6 +27,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 MIB = 2**20
+MANY = 1000  # brackets or backslashes, in a JSON body that is worth reading
+WIDE = struct.pack(">I", 7000)  # of a PNG
 FAULTS = {
     "lazy": "ping says 200 at once; the model is loaded in the first invocation",
     "blocking": "one thing at a time: nothing else is answered during a prediction, and some take 2.3 s",
@@ -58,6 +63,15 @@ FAULTS = {
     "no-pong": "the stream opens, but pings get no pong",
     "stream": "the stream works, which is allowed",
     "hangs": "a truncated photograph is never answered",
+    "hoards-trailers": "takes trailers without end into memory",
+    "hoards-headers": "takes headers without end into memory",
+    "json-blocks": "nothing else is answered while JSON is read, which takes 4 s where there are many lists",
+    "json-hoards": "needs thirty times a JSON body's size in memory to read it",
+    "json-500": "JSON that it cannot read is an internal error",
+    "eight-places": "has eight places, which an upload takes as soon as it is promised",
+    "wide-in-line": "a photograph of many pixels holds up everybody for 10 s",
+    "many-in-line": "several photographs of many pixels in one request do",
+    "keeps-memory": "never lets go of what it needed for a photograph of many pixels",
 }
 
 
@@ -103,6 +117,10 @@ class Predictor:
                 return self.child.stdout.readline() == text + "\n"
         return False
 
+    def hold_up(self, seconds: float) -> None:
+        with self.lock:
+            time.sleep(seconds)
+
     def watch(self) -> None:
         """Replace the child whenever it dies."""
         while True:
@@ -135,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def setup(self) -> None:
-        if not self.has("patient"):
+        if not {"patient", "eight-places"} & self.server.faults:
             self.request.settimeout(1)  # for a caller who stops in the middle
         super().setup()
 
@@ -163,8 +181,22 @@ class Handler(BaseHTTPRequestHandler):
         """What http.server itself finds wrong: 431 above 64 KB of header, 501 for unknown methods."""
         self.refuse(500 if self.has("header-500") and code == 431 else code, "not understood")
 
+    def parse_request(self) -> bool:
+        if not self.has("hoards-headers"):
+            return super().parse_request()
+        head = [b""]
+        while head[-1] != b"\r\n" and (line := self.rfile.readline()):
+            head.append(line)
+        rest, self.rfile = self.rfile, io.BytesIO(b"".join(head))
+        try:
+            return super().parse_request()
+        finally:
+            self.rfile = rest
+
     def do_GET(self) -> None:
         if self.path == "/ping":
+            with self.server.reading:
+                pass
             self.server.pings += 1
             if self.has("flapping-ping") and self.server.pings % 7 == 0:
                 return self.refuse(503, "not just now")
@@ -215,11 +247,25 @@ class Handler(BaseHTTPRequestHandler):
         if self.has("strict-headers") and any(name.startswith("X-Conform") for name in self.headers):
             return self.refuse(400, "unknown header")
         if "Transfer-Encoding" in self.headers:
-            return self.refuse(411, "say the length")
+            return self.chunks() if self.has("hoards-trailers") else self.refuse(411, "say the length")
         length = int(self.headers.get("Content-Length") or 0)
         if length > (5 * MIB if self.has("five-mb") else self.server.limit):
             return self.oversize()
-        return self.rfile.read(length)
+        if not self.server.places.acquire(blocking=False):
+            return self.refuse(503, "all places are taken")
+        try:
+            return self.rfile.read(length)
+        finally:
+            self.server.places.release()
+
+    def chunks(self) -> bytes:
+        body = b""
+        while length := int(self.rfile.readline(), 16):
+            body += self.rfile.read(length + 2)[:-2]
+        trailers = [b""]
+        while trailers[-1] != b"\r\n" and (line := self.rfile.readline()):
+            trailers.append(line)
+        return body
 
     def oversize(self) -> None:
         if self.has("oversize-crash"):
@@ -238,9 +284,13 @@ class Handler(BaseHTTPRequestHandler):
         began = time.perf_counter()
         if self.has("hangs") and body.startswith(b"\xff\xd8") and not body.endswith(b"\xff\xd9"):
             return self.until_the_caller_leaves()
+        if self.headers.get("Content-Type") == "application/json":
+            return self.invoke_several(body)
         refused = self.refusal(body)
         if refused:
             return self.refuse(*refused)
+        if body[16:20] == WIDE:
+            self.wide()
         if not self.server.predictor.predict(hashlib.sha256(body).hexdigest()):
             return self.refuse(500, "the predictor is gone")
         seconds = time.perf_counter() - began
@@ -250,6 +300,32 @@ class Handler(BaseHTTPRequestHandler):
         if (sent := self.headers.get("X-Amzn-SageMaker-Custom-Attributes")) and not self.has("no-attributes"):
             back["X-Amzn-SageMaker-Custom-Attributes"] = sent[: 256 if self.has("short-attributes") else 1024]
         return self.say(200, {"predictions": [1, 0, 0, 0, 0], "timings_ms": {"total": took}}, **back)
+
+    def wide(self) -> None:
+        if self.has("wide-in-line"):
+            self.server.predictor.hold_up(10)
+        if self.has("keeps-memory"):
+            self.server.kept.append(b"x" * 100 * MIB)
+
+    def invoke_several(self, body: bytes) -> None:
+        """{"photographs": [base64, …]}; how much there is to read is looked at first."""
+        if len(body) > MIB:
+            if self.has("json-blocks") and body.count(b"]") > MANY:
+                with self.server.reading:
+                    time.sleep(4)
+            if self.has("json-hoards"):
+                hoard = b"x" * 30 * len(body)
+                time.sleep(0.3)
+                del hoard
+        try:
+            if body.count(b"[") > MANY or body.count(b"\\") > MANY:
+                raise ValueError
+            photographs = [base64.b64decode(text) for text in json.loads(body)["photographs"]]
+        except (ValueError, KeyError, TypeError):
+            return self.refuse(500 if self.has("json-500") else 400, "cannot read the JSON")
+        if self.has("many-in-line") and photographs[0][16:20] == WIDE:
+            self.server.predictor.hold_up(10)
+        return self.say(200, {"predictions": [[1, 0, 0, 0, 0]] * len(photographs)})
 
     def refusal(self, body: bytes) -> tuple[int, str] | None:
         if body.startswith(b"\xff\xd8") and body.endswith(b"\xff\xd9"):
@@ -282,6 +358,14 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(bytes([0x8A, 0]))
         self.rfile.read(1)
         self.close_connection = True
+
+
+def give_back() -> None:
+    """Blocks above 64 kB go back to the system when they are freed; by itself glibc keeps them for later."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).mallopt(-3, 64 * 1024)  # M_MMAP_THRESHOLD
 
 
 def bound(faults: set[str], port: int) -> Server:
@@ -319,8 +403,11 @@ def main() -> None:
         port = 0
     claim(faults, asked.state)
 
+    give_back()
     server = bound(faults, port)
     server.limit, server.pings, server.spent_s, server.models = asked.limit, 0, 0.0, {}
+    server.reading, server.kept = threading.Lock(), []
+    server.places = threading.Semaphore(8 if "eight-places" in faults else 1000)
     server.many = os.environ.get("SAGEMAKER_MULTI_MODEL") == "true"
     server.predictor = Predictor(asked.load_ms, asked.predict_ms)
     # Loading late is slow enough to block with.
