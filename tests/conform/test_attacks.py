@@ -18,7 +18,7 @@ FAULTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "hoards-headers": (17, ("endless headers", "one endless header")),
     "json-blocks": (18, ("ping during",)),
     "json-hoards": (18, ("memory during",)),
-    "json-500": (18, ("answer to",)),
+    "json-500": (4, ("answer to",)),  # bad input, of which the contract speaks
     "eight-places": (19, ("12 uploads that stop after one byte", "12 slow with the headers")),
     "wide-in-line": (20, ("a photograph of 7,000 × 7,000 pixels",)),
     "many-in-line": (20, ("21 photographs of 7,000 × 7,000 pixels in one request",)),
@@ -29,8 +29,11 @@ FAULTS: dict[str, tuple[int, tuple[str, ...]]] = {
 @pytest.fixture(scope="module")
 def trials() -> Iterator[Trials]:
     lines = {fault: command(fault) for fault in FAULTS} | {"none": command()}
-    arguments = {"rules": ATTACKS, "limits": SMALL, "bounds": BOUNDS}
-    with side_by_side({fault: {"line": line, **arguments} for fault, line in lines.items()}) as outcomes:
+    asked = {
+        fault: {"line": line, "rules": ATTACKS, "limits": SMALL, "bounds": BOUNDS} for fault, line in lines.items()
+    }
+    asked["json-500"]["rules"] = (4, 18)
+    with side_by_side(asked) as outcomes:
         yield outcomes
 
 

@@ -26,7 +26,7 @@ DYING_S = 5.0
 class RunningCommand:
     """A process group of ours. Its output goes to a file without a name, of which the end can be quoted."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> None:
         self._log = TemporaryFile()  # noqa: SIM115  # closed by end()
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         name, _, value = self._mark.partition("=")
@@ -34,6 +34,7 @@ class RunningCommand:
         try:
             self._process = subprocess.Popen(
                 arguments,
+                cwd=folder,
                 env=environment | {name: value},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,

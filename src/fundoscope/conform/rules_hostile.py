@@ -8,7 +8,7 @@ from threading import Thread
 from time import perf_counter, sleep
 
 from fundoscope.conform.contract import MIB
-from fundoscope.conform.finding import Finding, broken, duration, judged, milliseconds, not_tried
+from fundoscope.conform.finding import Finding, broken, duration, held, judged, milliseconds, not_tried
 from fundoscope.conform.hostile import JSON, json_bodies
 from fundoscope.conform.live import Live
 from fundoscope.conform.load import Heartbeat, loaded
@@ -124,12 +124,14 @@ def beside(
 
 
 def _json_answer(live: Live, size: str, answer: Answer) -> Finding:
-    check, good = f"answer to {size}", 200 <= answer.status < 500 or answer.status == 503
+    """That there is an answer is rule 18's; that it is no 5xx is the contract's fourth, as of every other bad input."""
+    check, limit_s = f"answer to {size}", live.plan.limits.response_s
     if answer.status == 0:
-        reason = f"{size}: the server {answer}" + (f" of {live.plan.limits.response_s:g} s" * (answer.kind == "late"))
-    else:
-        reason = f"{size}: {answer}, where 4xx was due"
-    return judged(good, 18, check, f"{size}: {answer}", reason, duration(answer.seconds), seconds=answer.seconds)
+        reason = f"no answer within {limit_s:g} s" if answer.kind == "late" else f"the server {answer}"
+        return broken(18, check, f"{size}: {reason}", duration(answer.seconds), seconds=answer.seconds)
+    if answer.status >= 500 and answer.status != 503:
+        return broken(4, check, f"{size}: {answer}, where 4xx was due", duration(answer.seconds))
+    return held(18, check, f"{size}: {answer}", duration(answer.seconds), seconds=answer.seconds)
 
 
 def _json_pings(live: Live, size: str, pings: list[Answer]) -> Finding:
