@@ -29,6 +29,8 @@ def test_hostile_json_fills_the_payload_and_no_more() -> None:
     bodies = dict(json_bodies(MIB))
     assert {name: MIB - 100 < len(body) <= MIB for name, body in bodies.items()} == dict.fromkeys(bodies, True)
     assert len(json.loads(bodies["many empty lists"])["photographs"]) > 200_000
+    assert len(json.loads(bodies["many numbers"])["photographs"]) > 250_000
+    assert len(json.loads(bodies["many names"])) > 90_000
     assert set(json.loads(bodies["a text of escapes"])["photographs"][0]) == {"A"}
     with pytest.raises((ValueError, RecursionError)):
         json.loads(bodies["lists nested without end"])

@@ -19,10 +19,12 @@ PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"II*\0", b"MM\0*", b"BM", b"RIFF")
 
 
 def json_bodies(size: int) -> Iterator[tuple[str, bytes]]:
-    """Each about `size` bytes: many small values, a deep nest, a long text of escapes."""
+    """Each about `size` bytes, and dear in its own way: in objects, in depth, in letters."""
     begin, end = b'{"photographs": [', b"]}"
     room = size - 64
     yield "many empty lists", begin + b"[[]]," * (room // 5) + b"[]" + end
+    yield "many numbers", begin + b"0.1," * (room // 4) + b"0" + end
+    yield "many names", b"{" + b"".join(b'"%06x":0,' % number for number in range(room // 11)) + b'"":0}'
     yield "lists nested without end", b"[" * room
     yield "a text of escapes", begin + b'"' + b"\\u0041" * (room // 6) + b'"' + end
 
