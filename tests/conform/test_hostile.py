@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -124,10 +125,20 @@ def test_memory_is_seen_in_a_process_and_in_those_below_it() -> None:
     assert watch.grown_bytes > 80 * MIB
 
 
+def test_what_takes_more_than_its_share_of_this_machine_is_ended() -> None:
+    greedy = "kept = []\nwhile True: kept.append(b'x' * 2**20)"
+    with subprocess.Popen([sys.executable, "-I", "-c", greedy]) as process:
+        with Watch(process.pid, ceiling_bytes=100 * MIB) as watch:
+            assert process.wait() == -signal.SIGKILL
+        assert watch.ended
+    assert "ended for the sake of this machine" in str(watch)
+
+
 def test_memory_that_cannot_be_seen_has_not_grown_by_nothing() -> None:
     with Watch(None) as watch:
         pass
     assert watch.grown_bytes is None
+    assert str(watch) == "memory not seen"
 
 
 @pytest.mark.parametrize(("size", "said"), [(0, "0.0 MB"), (9 * MIB + MIB // 2, "9.5 MB"), (2731 * MIB, "2,731 MB")])

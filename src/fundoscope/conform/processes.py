@@ -72,7 +72,7 @@ def marked(mark: str) -> list[int]:
 
 def kill(pids: Iterable[int]) -> None:
     for pid in pids:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):  # gone, or a container's and not ours
             os.kill(pid, signal.SIGKILL)
 
 

@@ -148,7 +148,5 @@ def _held_up(live: Live, check: str, payload: Payload) -> Finding:
             head_start_s=HEAD_START_S,
         )
     ending = f"the server {answer}" if answer.status == 0 else f"{answer}"
-    said = f"the request itself: {ending} after {duration(answer.seconds)}"
-    if watch.grown_bytes is not None:
-        said += f", memory +{megabytes(watch.grown_bytes)}"
+    said = f"the request itself: {ending} after {duration(answer.seconds)}, {watch}"
     return _shut_out(live, 20, check, waits, said, grown_bytes=watch.grown_bytes)
