@@ -177,13 +177,10 @@ def _server(app: Any, service: Any) -> Any:
 
         async def startup(self, sockets: Any = None) -> None:
             if service.settings.processes > 1:
-                sockets[:] = [FairSocket(one, self._connections, service.metrics.connections) for one in sockets]
+                sockets[:] = [FairSocket(one, service.metrics.connections) for one in sockets]
             await super().startup(sockets)
             for listening in sockets:
                 listening.listen(BACKLOG)
-
-        def _connections(self) -> int:
-            return len(self.server_state.connections)
 
     config = uvicorn.Config(
         app,

@@ -33,18 +33,39 @@ class FairSocket(socket.socket):
 
     PATIENCE_S = 0.005  # for another to take them; it may be gone, or busy
 
-    def __init__(self, listening: socket.socket, connections: Callable[[], int], note: Callable[[int], bool]) -> None:
+    def __init__(self, listening: socket.socket, note: Callable[[int], bool]) -> None:
         """`note` writes down how many connections this worker has, and says whether another has fewer."""
         super().__init__(fileno=listening.detach())
-        self._connections, self._note, self._declined = connections, note, 0.0
+        self._note, self._declined, self._has = note, 0.0, 0
 
     def accept(self) -> tuple[socket.socket, Any]:
-        has, now = self._connections(), time.monotonic()
-        if self._note(has):
+        now = time.monotonic()
+        if self._note(self._has):
             self._declined = self._declined or now
             if now - self._declined < self.PATIENCE_S:
                 raise BlockingIOError  # as if it had gone already: asyncio asks again at once
         self._declined = 0.0
-        taken = super().accept()
-        self._note(has + 1)
-        return taken
+        taken, caller = super().accept()
+        # Counted from here to its close: the web server knows of it some turns of its loop later, and in between this
+        # worker would seem to have fewer than it has.
+        self._has += 1
+        self._note(self._has)
+        return _Counted(self, taken.detach()), caller
+
+    def closed(self) -> None:
+        self._has -= 1
+        self._note(self._has)
+
+
+class _Counted(socket.socket):
+    """A caller's connection, which tells when it is closed."""
+
+    def __init__(self, listening: FairSocket, descriptor: int) -> None:
+        super().__init__(listening.family, listening.type, listening.proto, fileno=descriptor)
+        self._listening: FairSocket | None = listening
+
+    def close(self) -> None:
+        super().close()
+        if self._listening is not None:
+            self._listening.closed()
+            self._listening = None
