@@ -17,28 +17,40 @@ from fundoscope.experiment.workloads import check_workload
 DESIGNS = Path(__file__).resolve().parents[2] / "designs"
 
 
-def run_worker(parameters: dict[str, object], data: Path, folder: Path) -> dict[str, object]:
-    task = {"workload": "referral", "parameters": parameters, "seed": 3, "data": str(data)}
-    (folder / "task.json").write_text(json.dumps(task))
-    command = [sys.executable, "-m", "fundoscope.experiment.worker", folder / "task.json", folder / "readings.json"]
-    subprocess.run(command, check=True, capture_output=True)
-    found: dict[str, object] = json.loads((folder / "readings.json").read_text())
-    return found
+# The worker's own `main`, for one task after the other: TensorFlow takes seconds to start.
+WORKER = """
+import sys
+from pathlib import Path
+from fundoscope.experiment.worker import main
+sys.exit(max(main(task, task.with_suffix(".readings")) for task in map(Path, sys.argv[1:])))
+"""
+RECIPE = 'backbone = "tiny"\nsize = 64\nweights = "random"\nhead = "referral"\nepochs = 3\nmonitor = "auc"\n'
+JOBS: dict[str, dict[str, object]] = {
+    "gpu": {"device": "gpu", "backend": "tensorflow"},
+    "tpu": {"device": "tpu", "backend": "tensorflow"},
+    "cpu": {"epochs": 2, "threads": 1},  # the last: it holds the process to one processor
+}
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("recipe") / "little.toml"
-    path.write_text(
-        'backbone = "tiny"\nsize = 64\nweights = "random"\nhead = "referral"\nepochs = 3\nmonitor = "auc"\n'
-    )
-    return str(path)
+def readings(drawn_records: Records, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """What came of every job."""
+    folder = tmp_path_factory.mktemp("referral")
+    (folder / "little.toml").write_text(RECIPE)
+    for name, job in JOBS.items():
+        parameters = {"recipe": str(folder / "little.toml")} | job
+        task = {"workload": "referral", "parameters": parameters, "seed": 3, "data": str(drawn_records.folder)}
+        (folder / f"{name}.json").write_text(json.dumps(task))
+    command = [sys.executable, "-c", WORKER, *(str(folder / f"{name}.json") for name in JOBS)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {name: json.loads((folder / f"{name}.readings").read_text()) for name in JOBS}
 
 
 def test_a_trial_is_a_training_with_its_epochs_and_its_score(
-    drawn_records: Records, recipe: str, tmp_path: Path
+    readings: dict[str, dict[str, object]], drawn_records: Records
 ) -> None:
-    found = run_worker({"recipe": recipe, "epochs": 2, "threads": 1}, drawn_records.folder, tmp_path)
+    found = readings["cpu"]
     epoch_s = found["epoch_s"]
     assert isinstance(epoch_s, list)
     assert len(epoch_s) == 2
@@ -51,12 +63,8 @@ def test_a_trial_is_a_training_with_its_epochs_and_its_score(
 
 
 @pytest.mark.parametrize(("device", "reason"), [("gpu", "no GPU: tensorflow sees"), ("tpu", "no TPU: tensorflow sees")])
-def test_a_device_that_is_not_there_is_said(
-    device: str, reason: str, drawn_records: Records, recipe: str, tmp_path: Path
-) -> None:
-    job = {"recipe": recipe, "device": device, "backend": "tensorflow"}
-    found = run_worker(job, drawn_records.folder, tmp_path)
-    assert str(found["unavailable"]).startswith(reason)
+def test_a_device_that_is_not_there_is_said(device: str, reason: str, readings: dict[str, dict[str, object]]) -> None:
+    assert str(readings[device]["unavailable"]).startswith(reason)
 
 
 def test_drawn_eyes_are_made_once(tmp_path: Path) -> None:

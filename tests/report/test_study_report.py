@@ -6,7 +6,7 @@ import io
 import re
 from html.parser import HTMLParser
 from math import exp
-from time import perf_counter
+from time import process_time
 from urllib.parse import unquote
 
 import pytest
@@ -245,12 +245,12 @@ def test_hostile_names_and_last_words_stay_text():
     assert page.csv(f"a{script}-factors")[0]["factor"] == f"{script}&"
 
 
-def test_twenty_thousand_cells_are_drawn_in_time_and_what_is_left_off_is_counted():
+def test_twenty_thousand_cells_are_drawn_in_half_a_minute_of_cpu_and_what_is_left_off_is_counted():
     factors = {"a": [f"a{i}" for i in range(20)]} | {name: [f"{name}{i}" for i in range(10)] for name in "bcd"}
     findings = fabricate_study(factors, repetitions=2)
-    began = perf_counter()
+    began = process_time()
     text = render(findings)
-    assert perf_counter() - began < 30
+    assert process_time() - began < 30
     assert len(text.encode()) < 5_000_000
     page = StudyPage(text)
     assert "19,960 cells not drawn." in page.words("figures")
