@@ -1,14 +1,13 @@
 """`fundoscope advise` as a user types it, on studies that the library's own log wrote; and the wrong thing."""
 
 import json
-import os
 import shlex
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from invoked_study import REFUSED, both_studies
+from typed import Said, typed
 
 from fundoscope.cli.main import build_parser
 
@@ -16,10 +15,15 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "clinic-day.csv"
 PRICES = ("--prices", "aws-sagemaker-us-east-1-2025-01-26")
 
 
-def advise(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fundoscope.cli.main", "advise", *words]
-    environment = {name: value for name, value in os.environ.items() if name != "AWS_REGION"}
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment)
+def advise(*words: str, cwd: Path) -> Said:
+    return typed("advise", *words, cwd=cwd)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_region() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("AWS_REGION", raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")

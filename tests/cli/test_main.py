@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from typed import typed
 
 from fundoscope.cli.main import COMMANDS, build_parser
 
@@ -30,12 +31,12 @@ VERBS = [
 
 def fundoscope(*words, **options):
     command = [sys.executable, "-m", "fundoscope.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_every_verb_has_help_with_an_example_and_speaks_json(verb):
-    shown = fundoscope(*verb, "--help")
+    shown = typed(*verb, "--help")
     assert shown.returncode == 0
     assert f"example:\n  fundoscope {' '.join(verb)}" in shown.stdout
     assert "--json" in shown.stdout
@@ -98,7 +99,7 @@ def test_help_is_there_in_less_than_three_tenths_of_a_second():
     ],
 )
 def test_bad_input_gets_one_sentence_and_a_hint(words, message, hint, tmp_path):
-    said = fundoscope(*words, cwd=tmp_path)
+    said = typed(*words, cwd=tmp_path)
     assert said.returncode == 2
     assert message in said.stderr
     assert hint in said.stderr
@@ -108,14 +109,14 @@ def test_bad_input_gets_one_sentence_and_a_hint(words, message, hint, tmp_path):
 
 
 def test_an_error_is_json_too_where_a_machine_asked():
-    said = fundoscope("train", "nowhere", "--out", "x", "--json")
+    said = typed("train", "nowhere", "--out", "x", "--json")
     assert said.returncode == 2
     assert json.loads(said.stdout)["error"] == "there is no folder nowhere"
 
 
 def test_bad_usage_exits_with_two():
-    assert fundoscope("data", "no-such-verb").returncode == 2
-    assert fundoscope().returncode == 2
+    assert typed("data", "no-such-verb").returncode == 2
+    assert typed().returncode == 2
 
 
 def test_a_reader_that_left_is_no_error(drawn_manifest):

@@ -1,12 +1,12 @@
 """`fundoscope study` as a user types it: plan, setup, run, analyse, report; and the wrong thing."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typed import Said, typed
 
 DESIGNS = Path(__file__).resolve().parents[2] / "designs"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cpu-and-gpu"
@@ -36,9 +36,8 @@ machine = "n2-standard-4"
 """
 
 
-def study(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fundoscope.cli.main", "study", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=os.environ | environment)
+def study(*words: str, cwd: Path, **environment: str) -> Said:
+    return typed("study", *words, cwd=cwd, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     (folder / "worker.py").write_text(WORKER)
     (folder / "ways.toml").write_text(STUDY)
-    ran = study("run", "ways.toml", cwd=folder)
+    command = [sys.executable, "-m", "fundoscope.cli.main", "study", "run", "ways.toml"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == (
         "12 trials measured, 6 failed\n  6 × crashed: it ended with status 1\n\n"
