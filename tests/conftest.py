@@ -1,7 +1,9 @@
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
+from once import made_once
 from untrained_run import UntrainedRun, draw_records, fabricate_run, keras_warnings_are_its_own
 
 from fundoscope.artefact.export import Exported, export
@@ -12,6 +14,12 @@ from fundoscope.data.photo import Preparation
 from fundoscope.data.prepare import prepare_records
 from fundoscope.data.records import Records
 
+# Two processes test side by side, each on one processor (`make test`). Before anything reads these variables.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    os.environ |= dict.fromkeys(THREADS, "1")
+# Those that take longest begin first, so that both processes end together: minutes, then tens of seconds.
+LONGEST = ("tests/deploy/test_deploy_cycle.py",)
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -23,46 +31,66 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
+
+
 @pytest.fixture(scope="session")
 def drawn_manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """160 drawn eyes, imported and split."""
-    folder = tmp_path_factory.mktemp("drawn")
-    draw_folder(folder / "eyes", n=160, seed=3, size=256)
-    manifest = import_photographs("drawn", folder / "eyes", folder=folder, seed=3)
-    manifest.write(folder / "manifest.csv")
-    return Manifest.read(folder / "manifest.csv")
+
+    def draw(folder: Path) -> Manifest:
+        draw_folder(folder / "eyes", n=160, seed=3, size=256)
+        manifest = import_photographs("drawn", folder / "eyes", folder=folder, seed=3)
+        manifest.write(folder / "manifest.csv")
+        return Manifest.read(folder / "manifest.csv")
+
+    return made_once(tmp_path_factory, "drawn", draw)
 
 
 @pytest.fixture(scope="session")
-def drawn_records(drawn_manifest: Manifest) -> Records:
+def drawn_records(drawn_manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Records:
     """The same, prepared at 64 px: enough to train something in a second."""
-    records, failures = prepare_records(drawn_manifest, drawn_manifest.folder / "records", Preparation(size=64))
-    assert failures == ()
-    return records
+
+    def prepare(folder: Path) -> Path:
+        records, failures = prepare_records(drawn_manifest, folder / "records", Preparation(size=64))
+        assert failures == ()
+        return records.folder
+
+    return Records.open(made_once(tmp_path_factory, "drawn-records", prepare))
 
 
 @pytest.fixture(scope="session")
-def other_manifest(drawn_manifest: Manifest) -> Manifest:
+def other_manifest(drawn_manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """Forty other eyes, and four that are in drawn_manifest's training part."""
-    folder = drawn_manifest.folder / "others"
-    draw_folder(folder / "eyes", n=40, seed=99, size=256)
-    other = import_photographs("drawn", folder / "eyes", folder=folder)
-    learnt = [p for p in drawn_manifest.photographs if p.split == "train"][:4]
-    moved = [dataclasses.replace(p, path=str(drawn_manifest.folder / p.path)) for p in learnt]
-    manifest = Manifest((*other.photographs, *moved), folder)
-    manifest.write(folder / "others.csv")
-    return Manifest.read(folder / "others.csv")
+
+    def draw(folder: Path) -> Manifest:
+        draw_folder(folder / "eyes", n=40, seed=99, size=256)
+        other = import_photographs("drawn", folder / "eyes", folder=folder)
+        learnt = [p for p in drawn_manifest.photographs if p.split == "train"][:4]
+        moved = [dataclasses.replace(p, path=str(drawn_manifest.folder / p.path)) for p in learnt]
+        manifest = Manifest((*other.photographs, *moved), folder)
+        manifest.write(folder / "others.csv")
+        return Manifest.read(folder / "others.csv")
+
+    return made_once(tmp_path_factory, "others", draw)
 
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> UntrainedRun:
-    folder = tmp_path_factory.mktemp("run")
-    with keras_warnings_are_its_own():
-        return fabricate_run(folder / "ordinal", draw_records(folder / "drawn"))
+    def fabricate(folder: Path) -> UntrainedRun:
+        with keras_warnings_are_its_own():
+            return fabricate_run(folder / "ordinal", draw_records(folder / "drawn"))
+
+    return made_once(tmp_path_factory, "run", fabricate)
 
 
 @pytest.fixture(scope="session")
 def exported(run: UntrainedRun, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
     """The run in both formats; tests must not write into these folders."""
-    out = tmp_path_factory.mktemp("artefacts")
-    return {format: export(run.folder, out / format, format=format) for format in ("onnx", "savedmodel")}
+
+    def both(folder: Path) -> dict[str, Exported]:
+        return {format: export(run.folder, folder / format, format=format) for format in ("onnx", "savedmodel")}
+
+    return made_once(tmp_path_factory, "artefacts", both)

@@ -1,5 +1,6 @@
 """Real environments and a real pip; what it installs is tiny, from a folder of wheels made here."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -38,10 +39,8 @@ def write_wheel(folder: Path, name: str, version: str, files: dict[str, str]) ->
         wheel.writestr(f"{about}/RECORD", "".join(f"{path},,\n" for path in [*files, f"{about}/RECORD"]))
 
 
-@pytest.fixture
-def index(tmp_path, monkeypatch):
+def write_index(wheels: Path) -> Path:
     """All that MXNet's environment lists, as pip will find it: an MXNet that only has a version, and our own NumPy."""
-    wheels = tmp_path / "wheels"
     wheels.mkdir()
     ours = Path(np.__file__).parents[1]
     contents = {"mxnet": {"mxnet/__init__.py": "__version__ = '1.9.1'"}, "numpy": {"numpy_is_here.pth": f"{ours}\n"}}
@@ -50,8 +49,18 @@ def index(tmp_path, monkeypatch):
             name, _, version = line.partition("==")
             name = name.replace("-", "_")
             write_wheel(wheels, name, version, contents.get(name, {f"{name}_is_here.py": ""}))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    return wheels
+
+
+def only_from(wheels: Path) -> dict[str, str]:
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    wheels = write_index(tmp_path / "wheels")
+    for name, value in only_from(wheels).items():
+        monkeypatch.setenv(name, value)
     return wheels
 
 
@@ -60,27 +69,53 @@ def folder(tmp_path):
     return tmp_path / "environments"
 
 
-@pytest.mark.usefixtures("index")
-def test_an_environment_is_made_once_found_listed_and_removed(folder):
-    said: list[str] = []
-    made = create("mxnet", "cpu", folder, say=said.append)
-    assert said == [f"making {made.name}"]
+@dataclasses.dataclass(frozen=True)
+class Setups:
+    """Two processes that set up the same environment at once."""
+
+    folder: Path
+    statuses: list[int]
+    said: list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def setups(tmp_path_factory):
+    """One environment for all tests that look at one: to make it takes seconds."""
+    base = tmp_path_factory.mktemp("setups")
+    folder = base / "environments"
+    code = f"""
+from pathlib import Path
+from fundoscope.experiment.environments import create
+print(create("mxnet", "cpu", Path({str(folder)!r}), say=print).made)
+"""
+    variables = os.environ | only_from(write_index(base / "wheels"))
+    command = [sys.executable, "-c", code]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) for _ in range(2)]
+    said = [process.communicate()[0].splitlines() for process in both]
+    return Setups(folder, [process.returncode for process in both], said)
+
+
+def test_of_two_setups_at_once_one_makes_it_and_the_other_waits(setups):
+    assert setups.statuses == [0, 0]
+    assert setups.said[0][-1] == setups.said[1][-1]  # made at the same second: once
+    assert sum(line.startswith("making") for lines in setups.said for line in lines) == 1
+
+
+def test_an_environment_is_made_once_found_and_listed(setups):
+    (made,) = listed(setups.folder)
+    assert [line for lines in setups.said for line in lines if line.startswith("making")] == [f"making {made.name}"]
     assert made.name.startswith("mxnet-cpu-")
     assert made.versions == {"python": sys.version.split()[0], "numpy": np.__version__, "mxnet": "1.9.1"}
     assert list(made.folder.glob("lib/*/site-packages/mxnet/__pycache__/*.pyc")), "no byte code was written"
-    assert create("mxnet", "cpu", folder, say=said.append) == made
-    assert len(said) == 1
-    assert find("mxnet", "cpu", folder) == made
-    assert listed(folder) == [made]
+    said: list[str] = []
+    assert create("mxnet", "cpu", setups.folder, say=said.append) == made
+    assert said == []
+    assert find("mxnet", "cpu", setups.folder) == made
     assert size_bytes(made) > 1e6
-    remove(made.name, folder)
-    assert listed(folder) == []
-    assert not made.folder.exists()
 
 
-@pytest.mark.usefixtures("index")
-def test_a_worker_sees_our_package_through_the_link(folder):
-    made = create("mxnet", "cpu", folder)
+def test_a_worker_sees_our_package_through_the_link(setups):
+    (made,) = listed(setups.folder)
     code = "import fundoscope.experiment.cnn as cnn; print(cnn.__file__)"
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(made.code)}
     done = subprocess.run([made.python, "-c", code], env=variables, capture_output=True, text=True, check=True)
@@ -89,15 +124,24 @@ def test_a_worker_sees_our_package_through_the_link(folder):
 
 
 @pytest.mark.usefixtures("index")
-def test_an_unfinished_environment_is_made_anew(folder):
-    made = create("mxnet", "cpu", folder)
-    (made.folder / RECORD).unlink()
-    (made.folder / "left over").touch()
+def test_an_unfinished_environment_is_made_anew_and_removed(setups, folder):
+    (whole,) = listed(setups.folder)
+    (folder / whole.name).mkdir(parents=True)  # as an interrupted setup leaves it: without its record
+    (folder / whole.name / "left over").touch()
     assert find("mxnet", "cpu", folder) is None
     assert listed(folder) == []
-    again = create("mxnet", "cpu", folder)
-    assert again.name == made.name
+    said: list[str] = []
+    made = create("mxnet", "cpu", folder, say=said.append)
+    assert said == [f"making {made.name}"]
+    assert made.name == whole.name
     assert not (made.folder / "left over").exists()
+    record = (made.folder / RECORD).rename(folder / "record")
+    assert find("mxnet", "cpu", folder) is None
+    record.rename(made.folder / RECORD)
+    assert listed(folder) == [made]
+    remove(made.name, folder)
+    assert listed(folder) == []
+    assert not made.folder.exists()
 
 
 def test_what_pip_cannot_install_is_said_and_nothing_is_left(index, folder):
@@ -117,20 +161,6 @@ def test_a_framework_that_does_not_start_is_said_and_nothing_is_left(index, fold
     with pytest.raises(FundoscopeError, match=r"installed and does not start: OSError: libcuda\.so\.1 is not here"):
         create("mxnet", "cpu", folder)
     assert [path for path in folder.iterdir() if path.is_dir()] == []
-
-
-@pytest.mark.usefixtures("index")
-def test_of_two_setups_at_once_one_makes_it_and_the_other_waits(folder):
-    code = f"""
-from pathlib import Path
-from fundoscope.experiment.environments import create
-print(create("mxnet", "cpu", Path({str(folder)!r}), say=print).made)
-"""
-    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate()[0].splitlines() for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert said[0][-1] == said[1][-1]  # made at the same second: once
-    assert sum(line.startswith("making") for lines in said for line in lines) == 1
 
 
 def test_an_interpreter_that_has_the_framework_is_adopted(folder):
