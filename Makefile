@@ -6,13 +6,19 @@ INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --n
 # what builds a source would come without a hash.
 PINNED = $(INSTALL) --require-hashes --only-binary=:all:
 
-.PHONY: demo test check lint check-infra bench nightly slow test-backends test-frameworks test-studies docs lock clean
+.PHONY: demo test test-busy check lint check-infra bench nightly slow test-backends test-frameworks test-studies docs lock clean
 
 demo: .venv/.run
 	$(BIN)/fundoscope demo
 
+# Two processes side by side, a file at a time, the longest first (tests/conftest.py). In one: make test PROCESSES=0
+PROCESSES ?= 2
 test: .venv/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+
+# Twenty times in a row beside a load of six, the tests that such a load used to fail: an hour or more.
+test-busy: .venv/.dev
+	$(BIN)/python tests/busy.py --times 20 --load 6 --minutes 180
 
 check: lint check-infra
 
@@ -47,7 +53,7 @@ bench: .venv/.dev
 nightly: .venv/.dev
 	FUZZ=20 $(BIN)/python -m pytest tests/serve/test_fuzz.py
 
-# What CI leaves out for its time and its gigabytes. CONTRIBUTING.md says when it was last run.
+# Gigabytes of frameworks: CI runs one of the three a day, in turn.
 slow: test-backends test-frameworks test-studies
 
 docs: .venv/.run

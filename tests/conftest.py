@@ -19,7 +19,29 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
     os.environ |= dict.fromkeys(THREADS, "1")
 # Those that take longest begin first, so that both processes end together: minutes, then tens of seconds.
-LONGEST = ("tests/deploy/test_deploy_cycle.py",)
+LONGEST = (
+    "tests/deploy/test_deploy_cycle.py",
+    "tests/deploy/test_container.py",
+    "tests/cli/test_main.py",
+    "tests/serve/test_published_stack.py",
+    "tests/artefact/test_exporting.py",
+    "tests/report/test_study_report.py",
+    "tests/experiment/test_environments.py",
+    "tests/serve/test_service.py",
+    "tests/serve/test_fuzz.py",
+    "tests/conform/test_process_faults.py",
+    "tests/conform/test_request_faults.py",
+    "tests/conform/test_image_target.py",
+    "tests/experiment/test_invoke.py",
+    "tests/experiment/test_kill.py",
+    "tests/model/test_train.py",
+    "tests/screen/test_screen.py",
+    "tests/cli/test_study_command.py",
+    "tests/cli/test_advise_command.py",
+    "tests/report/test_study_browser.py",
+    "tests/experiment/test_cnn.py",
+    "tests/experiment/test_referral.py",
+)
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

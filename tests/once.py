@@ -17,6 +17,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     """What `make` returns, given an empty folder: called by whichever process comes first, while the others wait."""
     base = factory.getbasetemp()
     common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    common = Path(os.environ.get("FUNDOSCOPE_TESTS_MADE") or common)  # for several sessions: see busy.py
     folder, kept = common / name, common / f"{name}.pickle"
     with (common / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # given back when it is closed, were it by kill -9
