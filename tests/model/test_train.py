@@ -70,7 +70,7 @@ def test_a_training_killed_in_mid_epoch_resumes_and_says_so(whole, drawn_records
     command = [sys.executable, "-m", "fundoscope.cli.main", "train", str(drawn_records.folder)]
     command += ["--recipe", str(recipe), "--seed", "4", "--out", str(out)]
     victim = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while len(read_history(out)) < 2 and victim.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)  # until the event, not for a time
     victim.send_signal(signal.SIGKILL)

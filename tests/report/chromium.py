@@ -102,6 +102,6 @@ def chromium(folder):
         yield tab
     finally:
         browser.kill()
-        browser.wait(30)
+        browser.wait(300)
         os.close(in_write)
         os.close(out_read)

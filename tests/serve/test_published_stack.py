@@ -43,7 +43,7 @@ except FundoscopeError as problem:
     sys.exit(f"error: {problem.message}\\nhint: {problem.hint}")
 """
 DEFAULTS = {"stack": "published", "port": 0, "workers": 1, "platform": "serverless"}
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def started(model: Path, **changes: Any) -> Iterator[Stack]:
     finally:
         process.terminate()
         try:
-            process.communicate(timeout=30)
+            process.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # the group we started
             process.communicate()
@@ -195,7 +195,7 @@ def test_lazy_loading_is_healthy_before_it_is_ready_and_sigterm_loses_no_request
         assert first["predictions"] == second["predictions"]
         assert first["predictionLatency"] > 2 * second["predictionLatency"]  # it includes loading, as published
         assert _answer_across(lazy, photo, signal.SIGTERM)["predictions"] == first["predictions"]
-        assert lazy.process.wait(30) == 0
+        assert lazy.process.wait(DEADLINE_S) == 0
 
 
 def _answer_across(stack: Stack, photo: bytes, number: signal.Signals) -> dict[str, Any]:

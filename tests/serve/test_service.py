@@ -186,7 +186,7 @@ def test_a_body_larger_than_the_platform_takes_is_refused_and_read(server: Runni
 def test_a_chunked_body_is_stopped_at_the_limit(artefact_folder: Path) -> None:
     with (
         serving(artefact_folder, "--platform", "serverless") as running,
-        socket.create_connection(("127.0.0.1", running.port), timeout=30) as wire,
+        socket.create_connection(("127.0.0.1", running.port), timeout=DEADLINE_S) as wire,
     ):
         wire.sendall(b"POST /invocations HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
         chunk = b"100000\r\n" + bytes(2**20) + b"\r\n"
@@ -199,7 +199,7 @@ def test_a_chunked_body_is_stopped_at_the_limit(artefact_folder: Path) -> None:
 
 
 def test_endless_headers_are_refused(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as wire:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as wire:
         wire.sendall(b"GET /ping HTTP/1.1\r\nx: ")
         try:
             for _ in range(100):
