@@ -50,7 +50,6 @@ class Container:
     podman: Podman
     name: str
     port: int
-    ready_s: float  # from `podman run` to the first 200 of /ping
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
@@ -85,11 +84,10 @@ def running(podman: Podman, image: str, artefact: Path, *options: str) -> Iterat
         started = podman("run", "--detach", "--name", name, *options, image, "serve", "--port", "0")
         assert started.returncode == 0, started.stderr
         port = _port(podman, name, began + DEADLINE_S)
-        container = Container(podman, name, port, 0.0)
+        container = Container(podman, name, port)
         while container.ask("GET", "/ping")[0] != 200:
             assert time.monotonic() < began + DEADLINE_S, podman("logs", name).stderr
             time.sleep(0.02)
-        container.ready_s = time.monotonic() - began
         yield container
     finally:
         podman("rm", "--force", "--time", "0", name)
