@@ -1,5 +1,7 @@
 import dataclasses
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ from fundoscope.data.records import Records
 if "PYTEST_XDIST_WORKER" in os.environ:
     THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
     os.environ |= dict.fromkeys(THREADS, "1")
+# Started in the background, a shell has us ignore Ctrl-C, and what tests start and interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Those that take longest begin first, so that both processes end together: minutes, then tens of seconds.
 LONGEST = (
     "tests/deploy/test_deploy_cycle.py",
