@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ class Said:
 def typed(*words: object, cwd: Path | None = None, **environment: str) -> Said:
     """`fundoscope WORDS`, in that folder. Where its start, signals or pipes are the subject, start a process."""
     arguments, out, err = [*map(str, words)], io.StringIO(), io.StringIO()
+    on_term = signal.getsignal(signal.SIGTERM)  # some commands have their own, for as long as their process lives
     with (
         chdir(cwd or Path.cwd()),
         patch.dict(os.environ, environment),
@@ -32,4 +34,6 @@ def typed(*words: object, cwd: Path | None = None, **environment: str) -> Said:
             status = main(arguments)
         except SystemExit as ended:  # from argparse
             status = ended.code if isinstance(ended.code, int) else 1
+        finally:
+            signal.signal(signal.SIGTERM, on_term)
     return Said(status, out.getvalue(), err.getvalue())
