@@ -30,16 +30,17 @@ SIZE = 299
 REACH = 5.0  # times as fast, and …
 AGREE = 1.0  # … % of the diameter, in centre and radius
 
+# There are only 256 values: the table gives the very pixels that the published power of every pixel gives.
+DARKENED = ((255.0 / 1.3) * (np.arange(256) / (255.0 / 1.5)) ** 2).astype(np.int64).astype(np.uint8)
+
 Pixels = NDArray[np.uint8]
 Found = tuple[float, float, float]  # x, y, radius in pixels
 
 
 def published(photo: bytes) -> tuple[Found | None, bytes]:
-    """Voets et al. (2019) as it is described: every pixel, in floating point."""
+    """Voets et al. (2019), at its best: its darkening, written for every pixel in floating point, by a table."""
     image: Any = cv2.imdecode(np.frombuffer(photo, np.uint8), cv2.IMREAD_UNCHANGED)
-    darkened = (255.0 / 1.3) * (image / (255.0 / 1.5)) ** 2
-    darkened = np.array(darkened, dtype=np.uint8)
-    grey = cv2.cvtColor(darkened, cv2.COLOR_BGR2GRAY)
+    grey = cv2.cvtColor(cv2.LUT(image, DARKENED), cv2.COLOR_BGR2GRAY)
     contours = cv2.findContours(grey, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)[-2]
     if len(contours) == 0:
         return None, b""

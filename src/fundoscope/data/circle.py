@@ -9,7 +9,6 @@ the retina is looked for above the level of the frame's corners instead. A photo
 is taken whole.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import hypot
@@ -22,6 +21,7 @@ Pixels = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 Whole = NDArray[np.intp]
 Points = NDArray[np.float64]
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -170,55 +170,70 @@ def _connected(rows: Whole, starts: Whole, ends: Whole, width: int) -> Whole:
 
 def _measure(rows: Whole, starts: Whole, ends: Whole, width: int) -> Patch:
     """Area and centroid of the runs with what they enclose, and the smallest circle around them."""
-    height = int(rows[-1]) + 1
-    left, right = np.full(height, width), np.full(height, -1)
-    np.minimum.at(left, rows, starts)
-    np.maximum.at(right, rows, ends - 1)
-    top, bottom = np.full(width, height), np.full(width, -1)
-    runs = list(zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True))
-    for row, start, end in runs:  # from top to bottom: the last to be written is the lowest
-        bottom[start:end] = row
-    for row, start, end in reversed(runs):
-        top[start:end] = row
+    first = int(rows[0])
+    mask = _drawn(rows - first, starts, ends, width)
+    (left, right), (top, bottom) = _ends(mask), _ends(np.ascontiguousarray(mask.T))
     # Holes (vessels, a dark macula) count: a pixel with the patch on all four sides lies in it.
-    columns, lines = np.arange(width), np.arange(height)[:, None]
-    filled = (columns >= left[:, None]) & (columns <= right[:, None]) & (lines >= top) & (lines <= bottom)
-    across, down = filled.sum(axis=0), filled.sum(axis=1)
+    lines, columns = (np.arange(length, dtype=np.int16) for length in mask.shape)
+    filled = (columns >= left[:, None]) & (columns <= right[:, None])
+    filled &= (lines[:, None] >= top) & (lines[:, None] <= bottom)
+    across, down = (filled.sum(axis=axis, dtype=np.uint16).astype(np.intp) for axis in (0, 1))
     area = float(across.sum())
     used = np.flatnonzero(right >= 0)
-    outline = np.concatenate([np.stack([side[used], used], axis=1) for side in (left, right)])
-    x, y = float(across @ columns) / area, float(down @ lines[:, 0]) / area
+    outline = np.concatenate([np.stack([side[used], used + first], axis=1) for side in (left, right)])
+    x, y = float(across @ columns) / area, float(down @ (lines.astype(np.intp) + first)) / area
     return Patch(area, x, y, smallest_circle(outline.astype(float)))
+
+
+def _drawn(rows: Whole, starts: Whole, ends: Whole, width: int) -> Mask:
+    """The runs as pixels, down to the last of their rows."""
+    edges = np.zeros(2 * rows.size + 2, np.intp)
+    edges[1:-1:2], edges[2::2], edges[-1] = rows * width + starts, rows * width + ends, (rows[-1] + 1) * width
+    inside = np.arange(2 * rows.size + 1) % 2 == 1  # a gap, a run, a gap, ...
+    mask: Mask = np.repeat(inside, np.diff(edges)).reshape(-1, width)
+    return mask
+
+
+def _ends(mask: Mask) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+    """The first and the last pixel of every row; of an empty row its length and -1, between which nothing lies."""
+    length = mask.shape[1]
+    first, last = mask.argmax(axis=1).astype(np.int16), (length - 1 - mask[:, ::-1].argmax(axis=1)).astype(np.int16)
+    empty = ~mask[np.arange(len(mask)), first]
+    first[empty], last[empty] = length, -1
+    return first, last
 
 
 def smallest_circle(points: Points) -> Circle:
     """The smallest circle around the points: while one lies outside, take it into the two or three that span it."""
-    span = points[:1]
-    circle = Circle(float(span[0, 0]), float(span[0, 1]), 0.0)
+    x, y = np.ascontiguousarray(points.T)
+    span = [(float(x[0]), float(y[0]))]
+    circle = Circle(*span[0], 0.0)
     for _ in range(len(points) + 10):  # each step enlarges the circle; a few suffice
-        distance = np.hypot(points[:, 0] - circle.x, points[:, 1] - circle.y)
-        farthest = int(distance.argmax())
-        if distance[farthest] <= circle.radius + 1e-6:
+        squared = (x - circle.x) ** 2 + (y - circle.y) ** 2
+        farthest = int(squared.argmax())
+        if squared[farthest] ** 0.5 <= circle.radius + 1e-6:
             break
-        circle, span = _around_few(np.vstack([span, points[farthest]]))
+        circle, span = _widened(span, (float(x[farthest]), float(y[farthest])))
     return circle
 
 
-def _around_few(points: Points) -> tuple[Circle, Points]:
-    """The smallest circle around up to four points, and the two or three of them that span it."""
-    few = points.tolist()  # plain numbers: for so few, numpy takes longer to begin than to finish
-    best, span = None, points
-    for chosen in [*combinations(range(len(few)), 2), *combinations(range(len(few)), 3)]:
-        circle = _through(*(few[i] for i in chosen))
+def _widened(span: list[Point], outside: Point) -> tuple[Circle, list[Point]]:
+    """The smallest circle around up to three points and one outside theirs, which helps to span it; and who else does.
+
+    In plain numbers: for so few, numpy takes longer to begin than to finish.
+    """
+    best, spanning = None, span
+    for chosen in [*combinations(span, 1), *combinations(span, 2)]:
+        circle = _through(outside, *chosen)
         if circle is None or (best is not None and circle.radius >= best.radius):
             continue
-        if all(hypot(x - circle.x, y - circle.y) <= circle.radius + 1e-7 for x, y in few):
-            best, span = circle, points[list(chosen)]
+        if all(hypot(x - circle.x, y - circle.y) <= circle.radius + 1e-7 for x, y in span):
+            best, spanning = circle, [*chosen, outside]
     assert best is not None, "two or three of any points span the smallest circle around them"
-    return best, span
+    return best, spanning
 
 
-def _through(a: Sequence[float], b: Sequence[float], c: Sequence[float] | None = None) -> Circle | None:
+def _through(a: Point, b: Point, c: Point | None = None) -> Circle | None:
     """The circle with two points as its diameter, or through three; None if those lie on a line."""
     (ax, ay), (bx, by) = a, b
     if c is None:

@@ -106,8 +106,14 @@ def _open(photo: bytes, max_pixels: int) -> Image.Image:
 def _check_size(photo: bytes, image: Image.Image, allowed: int) -> None:
     if image.width * image.height > allowed or _tile_pixels(image) > allowed:
         raise _too_large(allowed)
-    if image.format in JPEG and photo.count(b"\xff\xda") > MAX_SCANS:
+    if image.format in JPEG and _scans(photo) > MAX_SCANS:
         raise UnreadablePhoto(f"the JPEG has more than {MAX_SCANS} scans, as no camera writes", HINT)
+
+
+def _scans(photo: bytes) -> int:
+    """How often a JPEG's mark of a scan, FF DA, occurs; from two bytes to two, which is faster than `count`."""
+    pairs = (np.frombuffer(photo, "<u2", (len(photo) - start) // 2, start) for start in (0, 1))
+    return sum(int(np.count_nonzero(pair == 0xDAFF)) for pair in pairs)
 
 
 def _tile_pixels(image: Image.Image) -> int:
