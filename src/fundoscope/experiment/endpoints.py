@@ -60,7 +60,14 @@ class Up:
 
 @contextmanager
 def process(
-    artefact: Path, worker: Worker, *, platform: str, stack: str = "lean", client: str = "http", unsafe: bool = False
+    artefact: Path,
+    worker: Worker,
+    *,
+    platform: str,
+    stack: str = "lean",
+    client: str = "http",
+    unsafe: bool = False,
+    workers: int = 0,
 ) -> Iterator[Up]:
     """A server process, healthy as the platform would find it; ended on every way out."""
     port, limits = free_port(), worker.limits()
@@ -68,6 +75,7 @@ def process(
     words = [sys.executable, "-m", "fundoscope.cli.main", "serve", str(artefact), "--port", str(port)]
     words += [*_arguments(platform, stack), *(["--stack", "published"] if stack == "published" else [])]
     words += ["--unsafe"] if unsafe else []
+    words += ["--workers", str(workers)] if workers else []
     pinned = None if limits or not worker.cpus else partial(os.sched_setaffinity, 0, _some(round(worker.cpus)))
     with ExitStack() as held, TemporaryFile() as said:
         group = _group(held, limits)

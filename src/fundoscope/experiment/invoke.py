@@ -50,6 +50,7 @@ class InvokeJob:
     mb_per_cpu: float = 1769.0
     instance: str = ""  # ml.m5.xlarge: as many processors as it has
     stack: Literal["lean", "published"] = "lean"
+    workers: int = 0  # processes of a server here, each with the model in memory; 0: as the stack comes
     format: str = ""  # of the artefact: onnx, savedmodel; empty: any
     precision: str = ""  # of the artefact: float32, int8; empty: any
     image: str = ""  # for {image} in the endpoint
@@ -64,8 +65,10 @@ class InvokeJob:
     unsafe: bool = False  # measure even an artefact that its guard refused; advice will not take it
 
     def __post_init__(self) -> None:
-        if self.memory_mb < 0 or self.requests < 0:
-            raise ValueError("memory_mb and requests cannot be below 0")
+        if min(self.memory_mb, self.requests, self.workers) < 0:
+            raise ValueError("memory_mb, requests and workers cannot be below 0")
+        if self.workers and self.endpoint != "process":
+            raise ValueError("workers can be chosen for a process here, not for an image or an endpoint elsewhere")
         if not self.mb_per_cpu > 0:
             raise ValueError(f"mb_per_cpu is {self.mb_per_cpu:g}, not above 0")
         if self.memory_mb and self.instance:
@@ -155,10 +158,13 @@ def _starter(job: InvokeJob, artefact: Path) -> tuple[Start, list[Path]]:
     worker, name = job.worker(), job.named_endpoint()
     if name == "process":
         more = {"platform": platform, "stack": job.stack, "client": job.client}
-        return partial(endpoints.process, artefact, worker, unsafe=job.unsafe, **more), [artefact, *_libraries()]
+        start = partial(endpoints.process, artefact, worker, unsafe=job.unsafe, workers=job.workers, **more)
+        return start, [artefact, *_libraries()]
     image = name.removeprefix(IMAGE)
-    start = partial(endpoints.container, image, artefact, worker, platform=platform, stack=job.stack, client=job.client)
-    return start, [artefact, *endpoints.image_files(image)]
+    contained = partial(
+        endpoints.container, image, artefact, worker, platform=platform, stack=job.stack, client=job.client
+    )
+    return contained, [artefact, *endpoints.image_files(image)]
 
 
 def _elsewhere(job: InvokeJob, photo: bytes, seed: int, data: Path | None) -> tuple[list[Reply], dict[str, Any]]:
