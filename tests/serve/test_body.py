@@ -61,7 +61,9 @@ class Caller:
 
     async def outcome(self) -> Outcome:
         self._answered.set()
-        return await self._request
+        await settled()
+        assert not self.waits
+        return self._request.result()
 
     async def status(self) -> int:
         outcome = await self.outcome()

@@ -25,14 +25,13 @@ from fundoscope.data.photo import encode_png
 
 GATED = str(Path(__file__).parent / "gated_server.py")
 LARGEST = 25 * MB
-VERTEX = {"AIP_HEALTH_ROUTE": "/vertex/health", "AIP_PREDICT_ROUTE": "/vertex/predict"}
 PATHS = ("/invocations", "/vertex/predict", "/v2/models/dr/infer")
 
 
 @pytest.fixture(scope="module")
 def enemy_of(artefact_folder: Path, jpeg: bytes) -> Iterator[Running]:
     """A server of its own, warm: its memory is watched."""
-    with serving(artefact_folder, **VERTEX) as running:
+    with serving(artefact_folder, AIP_HEALTH_ROUTE="/health", AIP_PREDICT_ROUTE="/vertex/predict") as running:
         with ThreadPoolExecutor(8) as pool:
             assert set(pool.map(lambda _: running.grade(jpeg).status, range(40))) == {200}
         yield running
@@ -145,14 +144,19 @@ def test_ping_says_no_until_a_photograph_has_been_answered(artefact_folder: Path
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    program = [*gate.program(*PREDICTION)[:-1], str(port)]
-    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
-        starting = pool.submit(stack.enter_context, serving(artefact_folder, program=program))
+
+    def first_answer() -> int | None:
         until(gate.reached)  # the model is open, and warms up
-        assert until(lambda: _ping(port)) == 503
+        status: int | None = until(lambda: _ping(port))
         gate.open()
-        running = starting.result()
-        assert (running.port, _ping(port)) == (port, 200)
+        return status
+
+    program = [*gate.program(*PREDICTION)[:-1], str(port)]
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(first_answer)
+        with serving(artefact_folder, program=program) as running:
+            assert first.result() == 503
+            assert (running.port, _ping(port)) == (port, 200)
 
 
 def _ping(port: int) -> int | None:

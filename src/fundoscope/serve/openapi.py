@@ -96,13 +96,14 @@ def _invocations(service: Service) -> Schema:
 
 
 def _refusals(service: Service) -> Schema:
+    payload_mb, megapixels = service.settings.payload_bytes // 2**20, service.settings.request_pixels // 10**6
     said = {
-        "400": "The photograph cannot be read, or the JSON holds none",
+        "400": "The photograph cannot be read, or the JSON holds none, or much besides",
         "406": "No kind of answer that you accept",
-        "408": "The photograph did not arrive in time",
-        "413": f"More than {service.settings.payload_bytes // 2**20} MB, or too many photographs",
+        "408": "The photograph did not arrive in time, or too slowly",
+        "413": f"More than {payload_mb} MB, too many photographs, or more than {megapixels} million pixels in all",
         "415": "Not a kind of photograph",
-        "431": "The headers are too long",
+        "431": "The headers, or the trailers, are too long",
         "503": "Busy, stopping, or no answer in time; Retry-After says when to try again",
     }
     return {code: _json(words, {"$ref": "#/components/schemas/Refusal"}) for code, words in said.items()}
