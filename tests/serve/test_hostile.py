@@ -238,14 +238,14 @@ def test_a_request_of_many_photographs_leaves_room_in_the_line(artefact_folder: 
         assert [request.result().status for request in others] == [200, 200]
 
 
-def png(width: int, height: int) -> bytes:
+def chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(width: int, height: int, before: bytes = b"") -> bytes:
     """A PNG that ends where its pixels begin."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000)))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + before + chunk(b"IDAT", zlib.compress(bytes(1000)))
 
 
 def test_a_request_may_hold_400_million_pixels(enemy_of: Running) -> None:
@@ -268,6 +268,25 @@ def test_pixels_are_counted_by_the_header_alone() -> None:
     assert decoding_pixels(simplejpeg.encode_jpeg(np.zeros((200, 300, 3), np.uint8))) == 300 * 200
     assert decoding_pixels(png(300, 200)) == 2 * 300 * 200
     assert decoding_pixels(b"no picture") == 0
+
+
+LARGE = 24 * MB
+HEADERS = {
+    "JPEG of empty parts": b"\xff\xd8" + b"\xff\xe5\x00\x02" * (LARGE // 4),
+    "JPEG of padding": b"\xff\xd8" + b"\xff" * LARGE,
+    "PNG of empty chunks": png(64, 64, chunk(b"abCd", b"") * (LARGE // 12)),
+    "PNG of remarks": png(64, 64, chunk(b"tEXt", b"a\0") * (LARGE // 14)),
+    "GIF of remarks": b"GIF89a" + bytes((64, 0, 64, 0, 0, 0, 0)) + b"!\xfe\x01a\0" * (LARGE // 5),
+    "PPM of remarks": b"P6\n" + b"#\n" * (LARGE // 2) + b"1 1 255\nabc",
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_a_picture_of_endless_headers_does_not_hold_up_the_line(enemy_of: Running, kind: str) -> None:
+    """Pillow took 9 s for the first of these, and nothing else was decoded meanwhile."""
+    watch = Watch(enemy_of.worker)
+    assert enemy_of.grade(HEADERS[kind]).status == 400
+    assert watch.cpu_s() < 2
 
 
 def test_what_was_used_for_large_requests_is_given_back(enemy_of: Running, jpeg: bytes) -> None:
