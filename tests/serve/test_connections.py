@@ -158,6 +158,15 @@ def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(hasty: Running) -
         assert trickled(wire, b"a").startswith(b"HTTP/1.1 404 ")
 
 
+def test_a_connection_whose_body_came_after_its_answer_is_not_kept_for_ever(server: Running, hasty: Running) -> None:
+    for running, next_request in ((server, b"GET /ping HTTP/1.1\r\nconnection: close\r\n\r\n"), (hasty, b"")):
+        with connected(running) as wire:
+            wire.sendall(b"POST /nowhere HTTP/1.1\r\ncontent-length: 2\r\n\r\na")
+            assert wire.recv(12) == b"HTTP/1.1 404"
+            wire.sendall(b"a" + next_request)
+            assert (b"HTTP/1.1 200" in trickled(wire, b"")) == bool(next_request)
+
+
 def test_a_caller_who_takes_no_answers_is_cut_off(hasty: Running) -> None:
     with connected(hasty) as wire:
         assert flooded(wire, b"GET /openapi.json HTTP/1.1\r\n\r\n") < FLOOD

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEAD_BYTES = 64 * 1024  # of a request's headers, and of its trailers
 HEAD_S = 20.0  # from the first byte, or from connecting, to the end of the headers
-REST_S = 30.0  # for the rest of a body that was answered before it had arrived, or for an answer to be taken
+REST_S = 30.0  # for the rest of a body that was answered before it had arrived and the next request, or to take answers
 PIPELINED = 16  # requests of one connection that may wait for the one before them; hardly anybody sends two
 
 
@@ -52,6 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._fields_bytes = self._unfinished_bytes = 0
         self._arrived = False
+        self._stop("rest")  # no sooner: uvicorn forgets its own timer where a body comes after its answer
         if not self._in_head:  # the next request on this connection
             self._expect_head()
 
@@ -82,7 +83,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._unfinished_bytes, self._arrived = 0, True
-        self._stop("rest")
         if not self.transport.is_closing():
             super().on_message_complete()
 
