@@ -69,7 +69,7 @@ FAULTS = {
     "json-hoards": "needs thirty times a JSON body's size in memory to read it",
     "json-500": "JSON that it cannot read is an internal error",
     "eight-places": "has eight places, which an upload takes as soon as it is promised",
-    "wide-in-line": "a photograph of many pixels holds up everybody for 10 s",
+    "wide-in-line": "a photograph of many pixels holds up everybody for 7 s",
     "many-in-line": "several photographs of many pixels in one request do",
     "keeps-memory": "never lets go of what it needed for a photograph of many pixels",
 }
@@ -303,7 +303,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def wide(self) -> None:
         if self.has("wide-in-line"):
-            self.server.predictor.hold_up(10)
+            self.server.predictor.hold_up(7)
         if self.has("keeps-memory"):
             self.server.kept.append(b"x" * 100 * MIB)
 
@@ -324,7 +324,7 @@ class Handler(BaseHTTPRequestHandler):
         except (ValueError, KeyError, TypeError):
             return self.refuse(500 if self.has("json-500") else 400, "cannot read the JSON")
         if self.has("many-in-line") and photographs[0][16:20] == WIDE:
-            self.server.predictor.hold_up(10)
+            self.server.predictor.hold_up(7)
         return self.say(200, {"predictions": [[1, 0, 0, 0, 0]] * len(photographs)})
 
     def refusal(self, body: bytes) -> tuple[int, str] | None:
