@@ -91,7 +91,7 @@ def main() -> int:
     if arguments.json:
         values = {result.target: [as_values(outcome) for outcome in result.outcomes] for result in results}
         arguments.json.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    return 0
+    return 1 if any(result.target == "lean" and not result.holds for result in results) else 0
 
 
 def _server(name: str, onnx: Path, savedmodel: Path, cache: Path) -> tuple[Server, Routes]:
@@ -172,7 +172,7 @@ def _versions() -> list[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = (*OURS_TOO, *PINGS)
-    parser.add_argument("--servers", type=lambda text: text.split(","), default=list(names), metavar="A,B")
+    parser.add_argument("--servers", type=lambda text: text.split(","), metavar="A,B", help=f"of {', '.join(names)}")
     parser.add_argument("--rules", type=chosen, default=list(ASKED), metavar="17,18")
     parser.add_argument(
         "--also", action="append", default=[], metavar="NAME=SRC", help="another checkout's lean server"
@@ -180,8 +180,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured there")
     parser.add_argument("--mobilenet", type=Path, metavar="FOLDER", help="holds onnx/ and savedmodel/")
     parser.add_argument("--cache", type=Path, default=CACHE, metavar="FOLDER", help=f"default: {CACHE}")
-    parser.add_argument("--quick", action="store_true", help="shorter; no rule is left out")
+    parser.add_argument(
+        "--quick", action="store_true", help="the lean server alone, if no others are named, and shorter"
+    )
     arguments = parser.parse_args()
+    if arguments.servers is None:
+        arguments.servers = ["lean"] if arguments.quick else list(names)
     if unknown := set(filter(None, arguments.servers)) - set(names):
         parser.error(f"there are no servers {', '.join(sorted(unknown))}: use {', '.join(names)}")
     arguments.servers = [name for name in arguments.servers if name]
