@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from small_artefact import (
@@ -294,6 +295,20 @@ def test_other_bytes_under_the_artefacts_key_are_replaced_whatever_their_metadat
     upload(cloud, bucket, artefact)
     assert _stored(cloud, bucket, key) == archive
     assert len(cloud.s3.list_object_versions(Bucket=bucket)["Versions"]) == 3
+
+
+def test_an_upload_that_left_other_bytes_is_an_error(
+    cloud: Cloud, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where somebody else writes to the same key meanwhile."""
+
+    def overtaken(_path: str, bucket: str, key: str, *, ExtraArgs: dict[str, Any], Config: object) -> None:
+        assert Config
+        cloud.s3.put_object(Bucket=bucket, Key=key, Body=b"other", **ExtraArgs)
+
+    monkeypatch.setattr(cloud.s3, "upload_file", overtaken)
+    with pytest.raises(FundoscopeError, match="does not hold the bytes that were brought there"):
+        upload(cloud, bucket, make_artefact(tmp_path / "x", b"weights"))
 
 
 # Stands where an engine would: logs in as they do, writes down what it is asked, where its login is and who may look.
