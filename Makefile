@@ -100,6 +100,7 @@ test-studies: .venv-studies/.studies
 	touch $@
 
 LOCK = uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header --no-annotate --python-version 3.11 --generate-hashes
+FRAMEWORKS = src/fundoscope/experiment/requirements
 lock:
 	# For every platform: what only one of them needs has a marker, so that x86-64 and arm64 install from the same file.
 	for name in run dev backends studies scan; do \
@@ -107,10 +108,14 @@ lock:
 	# Lean and build list all they need themselves.
 	for name in lean build; do $(LOCK) --no-deps containers/$$name.in -o containers/$$name.txt || exit 1; done
 	for name in full reduced; do $(LOCK) containers/$$name.in -o containers/$$name.txt || exit 1; done
+	# The pins of studies' frameworks are chosen by hand, their hashes are not.
+	mkdir -p build && for file in $(FRAMEWORKS)/*.txt; do \
+	  grep '^#' $$file > build/head; grep -o '^[a-z0-9.-]*==[^ ]*' $$file > build/pins.in; rm -f build/pins.txt; \
+	  $(LOCK) --no-deps build/pins.in -o build/pins.txt && cat build/head build/pins.txt > $$file || exit 1; done
 	# PyTorch's CPU build is published apart, under the same version to pip: its wheels for Linux, Python 3.11 to 3.14.
 	for file in requirements/torch-*-cpu.hashes; do version=$${file#*torch-}; \
-	  grep -qFf $$file requirements/backends.txt || \
-	  sed -i "/^torch==$${version%-cpu.hashes} /r $$file" requirements/backends.txt || exit 1; done
+	  for lock in requirements/backends.txt $(FRAMEWORKS)/pytorch-cpu.txt; do grep -qFf $$file $$lock || \
+	  sed -i "/^torch==$${version%-cpu.hashes} /r $$file" $$lock || exit 1; done; done
 
 clean:
 	rm -rf .venv .venv-backends .venv-studies .venv-scan .mypy_cache .ruff_cache .pytest_cache

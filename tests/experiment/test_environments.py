@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ import fundoscope
 from fundoscope.errors import FundoscopeError
 from fundoscope.experiment.environments import (
     RECORD,
+    _name,
     adopt,
     create,
     default_folder,
@@ -23,14 +25,16 @@ from fundoscope.experiment.environments import (
     requirements,
     size_bytes,
 )
+from fundoscope.provenance import sha256_file, sha256_of
 
 PACKAGE = Path(fundoscope.__file__).resolve().parent
 
 
-def write_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
+def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], *, needs: str = "") -> None:
     about = f"{name}-{version}.dist-info"
+    requires = f"Requires-Dist: {needs}\n" if needs else ""
     files = files | {
-        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
         f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
@@ -41,15 +45,23 @@ def write_wheel(folder: Path, name: str, version: str, files: dict[str, str]) ->
 
 def write_index(wheels: Path) -> Path:
     """All that MXNet's environment lists, as pip will find it: an MXNet that only has a version, and our own NumPy."""
-    wheels.mkdir()
+    wheels.mkdir(parents=True)
     ours = Path(np.__file__).parents[1]
     contents = {"mxnet": {"mxnet/__init__.py": "__version__ = '1.9.1'"}, "numpy": {"numpy_is_here.pth": f"{ours}\n"}}
-    for line in requirements("mxnet", "cpu").splitlines():
-        if not line.startswith("#"):
-            name, _, version = line.partition("==")
-            name = name.replace("-", "_")
-            write_wheel(wheels, name, version, contents.get(name, {f"{name}_is_here.py": ""}))
+    for name, version in re.findall(r"^([\w-]+)==([\w.]+)", requirements("mxnet", "cpu"), re.MULTILINE):
+        name = name.replace("-", "_")
+        write_wheel(wheels, name, version, contents.get(name, {f"{name}_is_here.py": ""}))
     return wheels
+
+
+def write_pins(folder: Path, wheels: Path, name: str = "mxnet-cpu") -> None:
+    """Beside the environments, in the place of those that are shipped: the same versions, and these wheels' hashes."""
+    (folder / "requirements").mkdir(parents=True, exist_ok=True)
+    lines = [
+        f"{'=='.join(wheel.name.split('-')[:2])} \\\n    --hash=sha256:{sha256_file(wheel)}\n"
+        for wheel in sorted(wheels.iterdir())
+    ]
+    (folder / "requirements" / f"{name}.txt").write_text("".join(lines))
 
 
 def only_from(wheels: Path) -> dict[str, str]:
@@ -57,8 +69,9 @@ def only_from(wheels: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def index(tmp_path, monkeypatch):
+def index(tmp_path, monkeypatch, folder):
     wheels = write_index(tmp_path / "wheels")
+    write_pins(folder, wheels)
     for name, value in only_from(wheels).items():
         monkeypatch.setenv(name, value)
     return wheels
@@ -88,7 +101,9 @@ from pathlib import Path
 from fundoscope.experiment.environments import create
 print(create("mxnet", "cpu", Path({str(folder)!r}), say=print).made)
 """
-    variables = os.environ | only_from(write_index(base / "wheels"))
+    wheels = write_index(base / "wheels")
+    write_pins(folder, wheels)
+    variables = os.environ | only_from(wheels)
     command = [sys.executable, "-c", code]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) for _ in range(2)]
     said = [process.communicate()[0].splitlines() for process in both]
@@ -153,14 +168,45 @@ def test_what_pip_cannot_install_is_said_and_nothing_is_left(index, folder):
     assert caught.value.message.startswith(why)
     assert "No matching distribution" in next(folder.glob(".*.log")).read_text()
     assert listed(folder) == []
-    assert [path for path in folder.iterdir() if path.is_dir()] == []
+    assert [path.name for path in folder.iterdir() if path.is_dir()] == ["requirements"]
+
+
+def test_a_package_of_other_bytes_is_not_installed(index, folder):
+    write_wheel(index, "mxnet", "1.9.1", {"mxnet/__init__.py": "__version__ = '1.9.1'  # and more"})
+    with pytest.raises(
+        FundoscopeError, match="mxnet for cpu could not be installed: THESE PACKAGES DO NOT MATCH THE H"
+    ):
+        create("mxnet", "cpu", folder)
+    assert [path.name for path in folder.iterdir() if path.is_dir()] == ["requirements"]
+
+
+def test_where_pytorchs_cpu_build_is_not_found_the_registrys_is_installed_with_what_it_needs(
+    tmp_path, monkeypatch, folder
+):
+    """Its CPU pins do not list CUDA's libraries, and without their hashes pip installs nothing."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    ours = Path(np.__file__).parents[1]
+    write_wheel(wheels, "numpy", "2.4.6", {"numpy_is_here.pth": f"{ours}\n"})
+    torch = {"torch/__init__.py": "import cuda_is_here\n__version__ = '2.13.0'"}
+    write_wheel(wheels, "torch", "2.13.0", torch, needs="nvidia-cublas")
+    write_pins(folder, wheels, "pytorch-cpu")
+    write_wheel(wheels, "nvidia_cublas", "13.1.1.3", {"cuda_is_here.py": ""})
+    write_pins(folder, wheels, "pytorch-gpu")
+    for name, value in only_from(wheels).items():
+        monkeypatch.setenv(name, value)
+    made = create("pytorch", "cpu", folder)
+    assert (made.device, made.versions["pytorch"]) == ("cpu", "2.13.0")
+    assert find("pytorch", "cpu", folder) == made
+    assert find("pytorch", "gpu", folder) is None
 
 
 def test_a_framework_that_does_not_start_is_said_and_nothing_is_left(index, folder):
     write_wheel(index, "mxnet", "1.9.1", {"mxnet/__init__.py": "raise OSError('libcuda.so.1 is not here')"})
+    write_pins(folder, index)
     with pytest.raises(FundoscopeError, match=r"installed and does not start: OSError: libcuda\.so\.1 is not here"):
         create("mxnet", "cpu", folder)
-    assert [path for path in folder.iterdir() if path.is_dir()] == []
+    assert [path.name for path in folder.iterdir() if path.is_dir()] == ["requirements"]
 
 
 def test_an_interpreter_that_has_the_framework_is_adopted(folder):
@@ -237,10 +283,25 @@ def test_nothing_to_remove_is_said(folder):
 
 @pytest.mark.parametrize("framework", ["mxnet", "pytorch", "tensorflow", "jax"])
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_every_requirement_is_pinned_and_names_no_index(framework, device):
+def test_every_requirement_is_pinned_with_its_hashes_and_names_no_index(framework, device):
     lines = [line for line in requirements(framework, device).splitlines() if not line.startswith("#")]
-    assert all(line.count("==") == 1 and "+" not in line and "//" not in line for line in lines)
-    assert sum(line.startswith("numpy==") for line in lines) == 1
+    pins = [number for number, line in enumerate(lines) if re.fullmatch(r"[a-z0-9-]+==[0-9][a-z0-9.]* \\", line)]
+    hashes = [
+        number for number, line in enumerate(lines) if re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line)
+    ]
+    assert sorted(pins + hashes) == list(range(len(lines)))
+    assert {number + 1 for number in pins} <= set(hashes)
+    assert sum(lines[number].startswith("numpy==") for number in pins) == 1
+
+
+def test_an_environments_name_is_of_its_versions_and_the_pins_are_removed_by_nobody(folder):
+    """As before there were hashes: what was made then is found."""
+    (folder / "requirements").mkdir(parents=True)
+    for line in ("jax==0.10.2", "# why\njax==0.10.2 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11"):
+        (folder / "requirements" / "jax-cpu.txt").write_text(f"{line}\n")
+        assert _name("jax", "cpu", folder) == f"jax-cpu-{sha256_of(b'jax==0.10.2')[:8]}"
+    with pytest.raises(FundoscopeError, match="there are no environments in"):
+        remove("requirements", folder)
 
 
 def test_a_framework_we_do_not_have_is_refused_by_its_nearest_name(folder):

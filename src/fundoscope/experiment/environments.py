@@ -1,7 +1,8 @@
 """One Python environment per framework and device, made from pinned requirements and kept for all studies.
 
 Their own, because the frameworks cannot share one: MXNet needs NumPy 1.23, the others 2. A folder's name carries the
-digest of its requirements, so that changed pins make a new environment and old results keep theirs.
+digest of its pins, so that changed pins make a new environment and old results keep theirs. Every package is held to
+its sha256. Whoever needs other pins puts a file of the same name into requirements/, beside the environments.
 
 A virtual environment cannot be moved, so it is not made under another name first: environment.json is written last,
 and a folder without it is unfinished and made anew. Our own package is seen from inside through `code/fundoscope`, a
@@ -30,6 +31,10 @@ from fundoscope.provenance import sha256_of, write_json
 DEVICES = ("cpu", "gpu")
 PYTHON = (3, 11)  # what the pins were resolved for, and the earliest that our own code runs on
 RECORD = "environment.json"
+PINS = "requirements"
+# PyTorch's CPU build is on an index of its own. Where pip does not find it there is the registry's build, which needs
+# CUDA's libraries to start, on a CPU too: those are pinned for a GPU.
+OTHERWISE = {("pytorch", "cpu"): ("pytorch", "gpu")}
 ADOPTED = "adopted"
 # Run inside an environment: that our worker starts there, and what it is made of.
 INSPECT = """
@@ -65,7 +70,7 @@ def default_folder() -> Path:
 
 def create(framework: str, device: str, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> Environment:
     """The environment of these pins: the one that is there, or a new one."""
-    name = _name(framework, device)
+    name = _name(framework, device, folder)
     with _locked(name, folder, say):
         if found := _read(folder / name):
             return found
@@ -74,7 +79,7 @@ def create(framework: str, device: str, folder: Path, *, say: Callable[[str], No
         shutil.rmtree(home, ignore_errors=True)  # what an interrupted setup left
         note = _failure_note(framework, device, folder)
         try:
-            python = _install(framework, device, home, log=folder / f".{name}.log")
+            python = _install(framework, device, home, folder, log=folder / f".{name}.log")
             made = _record(name, framework, device, home, python)
         except BaseException as problem:
             shutil.rmtree(home, ignore_errors=True)
@@ -92,7 +97,7 @@ def why_not(framework: str, device: str, folder: Path) -> str:
 
 
 def _failure_note(framework: str, device: str, folder: Path) -> Path:
-    return folder / f".{_name(framework, device)}.failed"
+    return folder / f".{_name(framework, device, folder)}.failed"
 
 
 def adopt(framework: str, device: str, python: Path, folder: Path) -> Environment:
@@ -115,7 +120,7 @@ def adopt(framework: str, device: str, python: Path, folder: Path) -> Environmen
 
 def find(framework: str, device: str, folder: Path) -> Environment | None:
     """The adopted one, or the one of today's pins; None where neither is there and whole."""
-    for name in (f"{framework}-{device}-{ADOPTED}", _name(framework, device)):
+    for name in (f"{framework}-{device}-{ADOPTED}", _name(framework, device, folder)):
         if found := _read(folder / name):
             return found
     return None
@@ -138,6 +143,7 @@ def size_bytes(environment: Environment) -> int:
 def remove(name: str, folder: Path) -> None:
     """An unfinished one too; of an adopted one only our note of it."""
     homes = {home.name: home for home in folder.iterdir() if home.is_dir()} if folder.is_dir() else {}
+    homes.pop(PINS, None)
     if not homes:
         raise FundoscopeError(f"there are no environments in {folder}", "nothing needs removing")
     home = pick(homes, name, kind="environment")
@@ -146,15 +152,20 @@ def remove(name: str, folder: Path) -> None:
         shutil.rmtree(home)
 
 
-def requirements(framework: str, device: str) -> str:
-    """The pins as shipped."""
+def requirements(framework: str, device: str, folder: Path | None = None) -> str:
+    """The pins and their hashes: those beside the environments of `folder`, or as shipped."""
     pick(FRAMEWORKS, framework, kind="framework")
     pick(dict.fromkeys(DEVICES), device, kind="device")
-    return (files(fundoscope) / "experiment" / "requirements" / f"{framework}-{device}.txt").read_text()
+    name = f"{framework}-{device}.txt"
+    if folder and (folder / PINS / name).is_file():
+        return (folder / PINS / name).read_text()
+    return (files(fundoscope) / "experiment" / PINS / name).read_text()
 
 
-def _name(framework: str, device: str) -> str:
-    pins = [line for line in requirements(framework, device).splitlines() if not line.startswith("#")]
+def _name(framework: str, device: str, folder: Path) -> str:
+    """By the versions alone: another hash of the same version (one more platform's) changes no environment."""
+    lines = requirements(framework, device, folder).splitlines()
+    pins = [line.removesuffix(" \\") for line in lines if not line.startswith(("#", " "))]
     return f"{framework}-{device}-{sha256_of(chr(10).join(pins).encode())[:8]}"
 
 
@@ -177,24 +188,22 @@ def _locked(name: str, folder: Path, say: Callable[[str], None]) -> Iterator[Non
         os.close(descriptor)  # and with it the lock
 
 
-def _install(framework: str, device: str, home: Path, *, log: Path) -> Path:
-    python = home / "bin" / "python"
-    pins = home / "requirements.txt"
-    install: list[Path | str] = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--compile",
-        "-r",
-        pins,
-    ]
+def _install(framework: str, device: str, home: Path, folder: Path, *, log: Path) -> Path:
+    python, pins = home / "bin" / "python", home / "requirements.txt"
+    # Wheels only: what builds a source would come without a hash.
+    options = ("--disable-pip-version-check", "--no-input", "--compile", "--require-hashes", "--only-binary=:all:")
+    choices = [choice for choice in ((framework, device), OTHERWISE.get((framework, device))) if choice]
+    wrong = f"{framework} for {device} could not be installed"
     with log.open("w") as output:
         _run([_base_python(), "-m", "venv", home], output, log, f"the environment of {framework} could not be made")
-        pins.write_text(requirements(framework, device))
-        _run(install, output, log, f"{framework} for {device} could not be installed")
+        for choice in choices:
+            pins.write_text(requirements(*choice, folder))
+            try:
+                _run([python, "-m", "pip", "install", *options, "-r", pins], output, log, wrong)
+                break
+            except FundoscopeError:
+                if choice == choices[-1]:
+                    raise
     log.unlink()
     return python
 
