@@ -26,6 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 # Those that take longest begin first, so that both processes end together: minutes, then tens of seconds.
 LONGEST = (
     "tests/deploy/test_deploy_cycle.py",
+    "tests/conform/test_process_faults.py",  # and the others of its port
     "tests/deploy/test_container.py",
     "tests/cli/test_main.py",
     "tests/serve/test_published_stack.py",
@@ -34,9 +35,6 @@ LONGEST = (
     "tests/experiment/test_environments.py",
     "tests/serve/test_service.py",
     "tests/serve/test_fuzz.py",
-    "tests/conform/test_process_faults.py",
-    "tests/conform/test_request_faults.py",
-    "tests/conform/test_image_target.py",
     "tests/experiment/test_invoke.py",
     "tests/experiment/test_kill.py",
     "tests/model/test_train.py",
@@ -56,6 +54,30 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no real photographs here: {SHARED_DATA} is absent")
     return SHARED_DATA
+
+
+# What one process at a time may use, and the files that use it: these stay in one process, one after the other.
+TOGETHER = {
+    "port 8080": ("tests/conform/", "tests/cli/test_conform.py"),
+    "the count of processes ended for want of memory": (
+        "tests/experiment/test_invoke.py",
+        "tests/experiment/test_limits.py",
+        "tests/experiment/test_runner.py",
+    ),
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """A file at a time to each process; files that must not run side by side as if they were one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((name for name, files in TOGETHER.items() if file.startswith(files)), file)
+
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
