@@ -1,7 +1,7 @@
 """The peers: LitServe, BentoML, MLServer, each in an environment of its own, each with a few settings to be best with.
 
-Each serves the same ONNX artefact by the same preparation and grading as ours (serving_handlers/peer.py), takes
-photographs as base64 in the JSON its own protocol asks for, and batches as its documentation says.
+Each serves the same ONNX artefact by the same preparation, quality measure and grading as ours
+(serving_handlers/peer.py), is sent the bytes of the photograph as ours is, and batches as its documentation says.
 """
 
 import base64
@@ -82,10 +82,7 @@ def _litserve(python: Path, artefact: Path, settings: dict[str, Any]) -> Server:
     def command(port: int) -> list[str]:
         return [str(python), str(HERE / "serving_handlers" / "litserve_api.py"), str(port)]
 
-    def pack(photo: bytes) -> tuple[bytes, str]:
-        return json.dumps({"photograph": base64.b64encode(photo).decode()}).encode(), "application/json"
-
-    return _server("LitServe", artefact, settings, command=command, pack=pack)
+    return _server("LitServe", artefact, settings, command=command)
 
 
 def _bentoml(python: Path, artefact: Path, settings: dict[str, Any]) -> Server:

@@ -2,23 +2,29 @@
 
     python benchmarks/studies.py [--quick] [--parts overhead,large] [--framework pytorch]
 
-overhead  one training, watched and not watched in turns of some seconds, in random order: the ratio of an epoch's time.
-          In one process, because two processes of the same training differ by more than what is looked for
-processes the same training as a bare script and inside a study, pair by pair: for all there is, and so that it is seen
-          how much processes differ; with the processor time of the sampler
+processes the same training as a bare script and inside a study: the ratio of an epoch's time, over pairs of processes.
+          Both are up and take turns of a second, the other one stopped meanwhile with its sampler (SIGSTOP): from one
+          process to the next the machine itself changes by more than what is looked for. And the sampler's CPU time
+overhead  one training, watched and not watched in turns of some seconds, in random order: the sampler's part alone
 large     a study of 100,000 outcomes, made up: `study analyse` and `study report`, seconds and peak memory
 """
 
 import argparse
 import json
+import math
+import multiprocessing
 import os
 import random
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
@@ -37,6 +43,10 @@ from fundoscope.provenance import versions, write_json
 
 OUTCOMES = 100_000
 TURN_S = 4.0
+PROCESS_TURN_S = 1.0
+EPOCHS_OF_A_PAIR = 100  # as many as a trial keeps one by one
+LEAST_EPOCHS = 3  # of a turn, for it to have a median
+WAYS = ("bare", "studied")
 # A training that says when each epoch ended and how long it took.
 STAMPED = """
 import sys, time
@@ -64,7 +74,7 @@ def main() -> int:
     if "overhead" in parts:
         found["overhead"] = overhead(arguments.framework, pairs=2 if arguments.quick else 75)
     if "processes" in parts:
-        found["processes"] = processes(arguments.framework, pairs=2 if arguments.quick else 20)
+        found["processes"] = processes(arguments.framework, pairs=2 if arguments.quick else 40)
     if "large" in parts:
         found["large"] = large(OUTCOMES // 50 if arguments.quick else OUTCOMES)
     print(json.dumps(found, indent=2))
@@ -113,45 +123,97 @@ def _ratio(ratios: list[float]) -> dict[str, float]:
 
 
 def processes(framework: str, *, pairs: int) -> dict[str, Any]:
-    """Epochs after the first, of fresh processes."""
+    """Epochs of a bare script and of a trial; a pair's ratio is that of its turns, the interval is over pairs."""
     environments = default_folder()
     create(framework, "cpu", environments)
     factors = {"framework": (framework,)}
-    settings = {"dataset": "mnist", "image": 32, "network": "rede1", "epochs": 60, "images": 256, "data": "drawn"}
+    settings = {"dataset": "mnist", "image": 32, "network": "rede1", "images": 512, "data": "drawn"}
     design = Design("overhead", "cnn", factors, 1, settings=settings)
-    order, ratios, sampler_percent = random.Random(3), [], []
-    with TemporaryDirectory() as folder:
-        place = Place(str(environments), folder, "", folder)
-        task = Task("overhead", design.trials[0], "cnn", settings, 5, 600, 1.0, place)
-        for pair in range(pairs):
-            seconds: dict[str, float] = {}
-            for way in order.sample(["bare", "studied"], 2):
-                if way == "bare":
-                    readings = _bare(task, Path(folder))
-                else:
-                    outcome = measure(task).outcome
-                    assert isinstance(outcome, Measured), outcome
-                    readings = dict(outcome.readings)
-                    sampler_percent.append(100 * outcome.usage["sampler_s"] / outcome.ran.wall_s)
-                seconds[way] = statistics.median(readings["epoch_s"][1:])
-            ratios.append(seconds["studied"] / seconds["bare"])
-            print(f"pair {pair + 1}: {ratios[-1]:.4f}, sampler {sampler_percent[-1]:.3f} %", file=sys.stderr)
+    order, ratios, turns, sampler_percent = random.Random(3), [], [], []
+    for pair in range(pairs):
+        with TemporaryDirectory() as folder:
+            place = Place(str(environments), folder, "", folder)
+            trained = settings | {"epochs": EPOCHS_OF_A_PAIR}
+            task = Task("overhead", design.trials[0], "cnn", trained, 5, 600, 1.0, place)
+            readings, sampler = _in_turns(task, Path(folder), first=order.choice(WAYS))
+        logs = _paired([readings[way] for way in ("studied", "bare")])
+        ratios.append(float(np.exp(np.mean(logs))))
+        turns.append(len(logs))
+        sampler_percent.append(sampler)
+        print(f"pair {pair + 1}: {ratios[-1]:.4f} in {len(logs)} turns, sampler {sampler:.3f} %", file=sys.stderr)
     return {
         "framework": framework,
         **_ratio(ratios),
+        "turns_of_a_pair": statistics.median(turns),
         "sampler_percent_of_a_processor": statistics.mean(sampler_percent),
         "sampler_percent_worst": max(sampler_percent),
     }
 
 
-def _bare(task: Task, scratch: Path) -> dict[str, Any]:
+def _in_turns(task: Task, scratch: Path, *, first: str) -> tuple[dict[str, list[float]], float]:
+    """Seconds of every epoch, by way; and the sampler's share of a processor while its trial ran."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    running = {
+        "bare": multiprocessing.Process(target=_bare, args=(task, scratch)),
+        "studied": multiprocessing.Process(target=_studied, args=(task, sender)),
+    }
+    way = first
+    for process in running.values():
+        process.start()
+    outcome, ran_s = None, 0.0
+    try:
+        while all(process.is_alive() for process in running.values()):
+            resting = WAYS[1 - WAYS.index(way)]
+            _signal(running[resting], signal.SIGSTOP)
+            running[way].join(PROCESS_TURN_S)
+            ran_s += PROCESS_TURN_S if way == "studied" else 0.0
+            _signal(running[resting], signal.SIGCONT)
+            way = resting
+        outcome = receiver.recv()  # whichever is left goes on alone
+        running["bare"].join()
+    finally:
+        for process in running.values():
+            _signal(process, signal.SIGKILL)
+            process.join()
+    assert isinstance(outcome, Measured), outcome
+    bare = json.loads((scratch / "readings.json").read_text())
+    epochs = {"bare": list(bare["epoch_s"]), "studied": list(outcome.readings["epoch_s"])}
+    return epochs, 100 * outcome.usage["sampler_s"] / ran_s
+
+
+def _signal(process: BaseProcess, number: int) -> None:
+    """To the process and all that it has started, while it is there."""
+    assert process.pid is not None
+    pids = [process.pid] if process.is_alive() else []
+    for pid in pids:
+        with suppress(OSError):  # it has ended meanwhile
+            children = [thread.joinpath("children").read_text() for thread in Path(f"/proc/{pid}/task").iterdir()]
+            pids += [int(child) for text in children for child in text.split()]
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _paired(both: list[list[float]]) -> list[float]:
+    """Log ratios of the two, turn by turn: an epoch during which its process was stopped is long, and parts them."""
+    blocks = []
+    for seconds in both:
+        stopped = [i for i, epoch_s in enumerate(seconds) if epoch_s > PROCESS_TURN_S / 2]
+        parts = [seconds[start + 1 : end] for start, end in pairwise([0, *stopped, len(seconds)])]
+        blocks.append([statistics.median(part) for part in parts if len(part) >= LEAST_EPOCHS])
+    return [math.log(first / second) for first, second in zip(*blocks, strict=False)]
+
+
+def _studied(task: Task, to: Connection) -> None:
+    to.send(measure(task).outcome)
+
+
+def _bare(task: Task, scratch: Path) -> None:
     parameters = {**task.settings, **task.trial.cell.levels}
     about = {"workload": task.workload, "parameters": parameters, "seed": task.seed, "data": ""}
     (scratch / "task.json").write_text(json.dumps(about))
     command = command_for(task.workload, task.trial.cell.levels, task.settings, task.place, scratch)
     subprocess.run(command.words, env=os.environ | dict(command.environment), check=True, capture_output=True)
-    found: dict[str, Any] = json.loads((scratch / "readings.json").read_text())
-    return found
 
 
 def large(outcomes: int) -> dict[str, Any]:

@@ -2,17 +2,19 @@
 """LitServe: a LitAPI with its own batching, started as its documentation does."""
 
 import sys
+from typing import Annotated
 
 import litserve
 import peer
+from fastapi import Body
 
 
 class Api(litserve.LitAPI):
     def setup(self, device) -> None:  # noqa: ARG002
         self.grader = peer.open_grader()
 
-    def decode_request(self, request):
-        return peer.bytes_of(request["photograph"])
+    def decode_request(self, request: Annotated[bytes, Body(media_type="image/jpeg")]):  # the file as it is
+        return request
 
     def batch(self, inputs):
         return list(inputs)
