@@ -74,7 +74,7 @@ def main() -> int:
     if "overhead" in parts:
         found["overhead"] = overhead(arguments.framework, pairs=2 if arguments.quick else 75)
     if "processes" in parts:
-        found["processes"] = processes(arguments.framework, pairs=2 if arguments.quick else 40)
+        found["processes"] = processes(arguments.framework, pairs=2 if arguments.quick else 60)
     if "large" in parts:
         found["large"] = large(OUTCOMES // 50 if arguments.quick else OUTCOMES)
     print(json.dumps(found, indent=2))
@@ -127,7 +127,7 @@ def processes(framework: str, *, pairs: int) -> dict[str, Any]:
     environments = default_folder()
     create(framework, "cpu", environments)
     factors = {"framework": (framework,)}
-    settings = {"dataset": "mnist", "image": 32, "network": "rede1", "images": 512, "data": "drawn"}
+    settings = {"dataset": "mnist", "image": 32, "network": "rede1", "images": 256, "data": "drawn"}
     design = Design("overhead", "cnn", factors, 1, settings=settings)
     order, ratios, turns, sampler_percent = random.Random(3), [], [], []
     for pair in range(pairs):
@@ -198,10 +198,14 @@ def _paired(both: list[list[float]]) -> list[float]:
     """Log ratios of the two, turn by turn: an epoch during which its process was stopped is long, and parts them."""
     blocks = []
     for seconds in both:
-        stopped = [i for i, epoch_s in enumerate(seconds) if epoch_s > PROCESS_TURN_S / 2]
+        longest = statistics.median(seconds) + PROCESS_TURN_S / 2
+        stopped = [i for i, epoch_s in enumerate(seconds) if epoch_s > longest]
         parts = [seconds[start + 1 : end] for start, end in pairwise([0, *stopped, len(seconds)])]
         blocks.append([statistics.median(part) for part in parts if len(part) >= LEAST_EPOCHS])
-    return [math.log(first / second) for first, second in zip(*blocks, strict=False)]
+    studied, bare = blocks
+    if not studied or not bare:
+        raise RuntimeError(f"no turn of {PROCESS_TURN_S:g} s holds {LEAST_EPOCHS} epochs: this machine is too busy")
+    return [math.log(first / second) for first, second in zip(studied, bare, strict=False)]
 
 
 def _studied(task: Task, to: Connection) -> None:
