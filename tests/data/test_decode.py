@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from fundoscope.data.decode import MAX_SCANS, UnreadablePhoto, decode
+from fundoscope.data.decode import MAX_SCANS, UnreadablePhoto, _scans, decode
 
 ROWS, COLUMNS = np.mgrid[:120, :160]
 COLOURS = np.stack([COLUMNS * 255 // 159, ROWS * 255 // 119, (COLUMNS + ROWS) * 255 // 278], 2).astype(np.uint8)
@@ -232,6 +232,11 @@ def test_padding_before_the_end_mark_of_a_jpeg_does_not_matter():
     with pytest.raises(ValueError, match="extraneous"):
         simplejpeg.decode_jpeg(padded)
     assert np.array_equal(decode(padded).pixels, decode(photo).pixels)
+
+
+@given(st.lists(st.sampled_from([b"\xff", b"\xda", b"\0", b"\xff\xda"]), min_size=2, max_size=30).map(b"".join))
+def test_every_mark_of_a_scan_is_counted_wherever_it_begins(data):
+    assert _scans(data) == data.count(b"\xff\xda")
 
 
 def test_a_jpeg_of_endless_scans_is_refused():

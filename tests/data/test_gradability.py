@@ -15,7 +15,17 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from fundoscope.config import build
 from fundoscope.data.draw import draw_eye
-from fundoscope.data.gradability import FAULTS, NO_RETINA, GradabilityRule, Limit, Measures, assess, judge, measure
+from fundoscope.data.gradability import (
+    FAULTS,
+    NO_RETINA,
+    GradabilityRule,
+    Limit,
+    Measures,
+    _planes,
+    assess,
+    judge,
+    measure,
+)
 from fundoscope.data.photo import Circle, Preparation, Prepared, encode_png, prepare
 
 SOUND = Measures(
@@ -248,3 +258,10 @@ def test_a_circle_that_lies_beside_its_picture_shows_no_retina():
     pixels = np.zeros((64, 64, 3), np.uint8)
     found = assess(Prepared(pixels, Circle(500.0, 500.0, 20.0), width=100, height=1))
     assert (found.gradable, found.reasons) == (False, (NO_RETINA,))
+
+
+def test_the_usual_size_is_averaged_to_the_values_that_pillow_gives():
+    pixels = prepare(encode_png(draw_eye(5, 1, size=300).pixels), Preparation(224)).pixels
+    halved = np.asarray(Image.fromarray(pixels).reduce(2))
+    assert np.array_equal(_planes(pixels).transpose(1, 2, 0), halved)
+    assert halved.std() > 10  # there was something to average

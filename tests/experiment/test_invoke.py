@@ -13,6 +13,7 @@ import pytest
 from fundoscope.artefact.artefact import Artefact
 from fundoscope.artefact.export import Exported
 from fundoscope.errors import FundoscopeError
+from fundoscope.experiment import endpoints
 from fundoscope.experiment.design import Design, open_design
 from fundoscope.experiment.invoke import InvokeJob, _artefact, run, vcpus
 from fundoscope.experiment.limits import Limits, limited
@@ -110,6 +111,20 @@ def test_an_instance_is_as_many_processors_as_it_has(artefact: str) -> None:
         run(InvokeJob(artefact, "real-time", instance="ml.m6g.48xlarge"), seed=1, data_folder=None)
 
 
+@pytest.mark.parametrize(("workers", "processes"), [(0, 2), (2, 3)])  # with the one that watches over them
+def test_a_server_has_as_many_workers_as_the_job_says(artefact: str, workers: int, processes: int) -> None:
+    with endpoints.process(Path(artefact), endpoints.Worker(), platform="real-time", workers=workers) as up:
+        commands = [_command(entry) for entry in Path("/proc").glob("[0-9]*/cmdline")]
+        assert sum(f"--port\0{up.port}\0".encode() in command for command in commands) == processes
+
+
+def _command(entry: Path) -> bytes:
+    try:
+        return entry.read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
+
+
 @pytest.mark.usefixtures("may_limit")
 def test_too_little_memory_is_out_of_memory_as_it_would_be_there(artefact: str, tmp_path: Path) -> None:
     done = worker({"artefact": artefact, "memory_mb": 24, "mb_per_cpu": 24.0, "requests": 1}, tmp_path)
@@ -136,6 +151,8 @@ def test_of_several_artefacts_the_format_says_which(exported: dict[str, Exported
         ({"endpoint": "docker:x"}, "not process, image:NAME or sagemaker:NAME"),
         ({"endpoint": "image:{variant}"}, "in which braces name a field"),
         ({"memory_mb": -1}, "cannot be below 0"),
+        ({"workers": -1}, "cannot be below 0"),
+        ({"workers": 1, "endpoint": "image:x"}, "workers can be chosen for a process here"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_before_anything_runs(wrong: dict[str, Any], said: str) -> None:
