@@ -1,7 +1,7 @@
 """conform over every server that can be had here: ours, the published stack, LitServe, BentoML, MLServer.
 
-The same network, the same preparation and the same photograph (a drawn eye, 224 × 224) behind each; the peers with the
-settings that were fastest in serving.py, asked at the routes and in the form that they have. Rule 4 asks for
+The same network, the same preparation and the same photograph (a drawn eye, 224 × 224) behind each; the peers with two
+workers and batches, asked at the routes and in the form that they have. Rule 4 asks for
 SageMaker's routes, which they were not made for. 17 to 21 are our own rules, under attack, and ask nothing of routes.
 
     python benchmarks/conform_peers.py [--servers lean,published,…] [--rules 17,18,…] [--also NAME=SRC] [--json FILE]
@@ -39,7 +39,8 @@ from fundoscope.quota import cores
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fundoscope" / "benchmarks"
 PINGS = {"litserve": "/health", "bentoml": "/readyz", "mlserver": "/v2/health/ready"}
-FASTEST = {"litserve": 1, "bentoml": 0, "mlserver": 0}  # of serving_peers.SETTINGS
+# Of serving_peers.SETTINGS: two workers, batches, and a form in which conform can see the photograph and replace it.
+CHOSEN = {"litserve": 1, "bentoml": 0, "mlserver": 1}
 OURS_TOO = ("lean", "published")
 # What a command with a port of its own can be asked; images, mounts and many models are left to `conform` itself.
 ASKED = (4, 5, 6, 7, 8, 9, 11, 12, 15, 16, *ATTACKS)
@@ -97,7 +98,7 @@ def main() -> int:
 def _server(name: str, onnx: Path, savedmodel: Path, cache: Path) -> tuple[Server, Routes]:
     if name in OURS_TOO:
         return (lean(onnx) if name == "lean" else published(savedmodel)), SAGEMAKER
-    server = servers_of(name, onnx, cache)[FASTEST[name]]
+    server = servers_of(name, onnx, cache)[CHOSEN[name]]
     return server, Routes(PINGS[name], server.path)
 
 

@@ -60,6 +60,13 @@ def test_a_photograph_is_replaced_in_whatever_json_holds_it(table: object, fille
     assert other.content_type == JSON
 
 
+def test_a_photograph_by_itself_is_replaced_whatever_its_type_is_called() -> None:
+    raw = Payload("raw", PLAIN.data, "application/octet-stream")
+    assert plain_picture(raw) == PLAIN.data
+    assert alone(raw, b"hi") == Payload("one", b"hi", "application/octet-stream")
+    assert alone(PLAIN, b"hi") == Payload("one", b"hi", "image/png")
+
+
 def test_several_are_sent_where_a_list_has_room_for_them() -> None:
     (three,) = several(json_payload({"photographs": [TEXT]}), b"hi", 3)
     assert json.loads(three.data) == {"photographs": ["aGk="] * 3}

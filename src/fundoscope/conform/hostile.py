@@ -45,15 +45,16 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 def alone(payload: Payload, picture: bytes) -> Payload | None:
     """`picture` sent as the plain photograph is, by itself or as text in the same JSON; None where that holds none."""
-    if payload.content_type.startswith("image/"):
-        return Payload("one", picture, "image/png")
+    if _is_plain(payload):
+        kind = "image/png" if payload.content_type.startswith("image/") else payload.content_type
+        return Payload("one", picture, kind)
     form = _Form.read(payload)
     return None if form is None else form.payload(picture, 1)
 
 
 def plain_picture(payload: Payload) -> bytes | None:
     """The photograph in what is sent."""
-    if payload.content_type.startswith("image/"):
+    if _is_plain(payload):
         return payload.data
     form = _Form.read(payload)
     return None if form is None else base64.b64decode(form.picture)
@@ -61,7 +62,7 @@ def plain_picture(payload: Payload) -> bytes | None:
 
 def several(payload: Payload, picture: bytes, n: int) -> list[Payload]:
     """`n` times in one request, in each of the forms that the server might take."""
-    if payload.content_type.startswith("image/"):
+    if _is_plain(payload):
         text = base64.b64encode(picture).decode()
         forms: tuple[dict[str, Any], ...] = ({"photographs": [text] * n}, {"instances": [{"b64": text}] * n})
         return [Payload(f"{n}", json.dumps(form).encode(), JSON) for form in forms]
@@ -110,6 +111,11 @@ def _pictures(value: Any, *, listed: bool) -> Iterator[tuple[str, bool]]:
             yield from _pictures(inner, listed=len(value) == 1)
     elif isinstance(value, str) and _is_picture(value):
         yield value, listed
+
+
+def _is_plain(payload: Payload) -> bool:
+    """Whether the request's body is the photograph, whatever its type is called."""
+    return payload.content_type.startswith("image/") or payload.data.startswith(PICTURES)
 
 
 def _is_picture(text: str) -> bool:
