@@ -1,0 +1,144 @@
+"""A copy of the checkout in which a module may be spoilt, and its tests run there."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+INSIDE = Path(__file__).with_name("inside")
+OPTIONS = ("-p", "mutant_watch", "-p", "no:cacheprovider", "-n", "0", "--hypothesis-seed=0", "-rfE")
+REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # plugins imported before the fork: their asserts are plain ones
+MARK = "FUNDOSCOPE_MUTANTS"  # in the environment of all that a run of tests starts
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int | None  # None: it was ended at the limit
+    seconds: float
+    output: str
+
+
+@dataclass(frozen=True)
+class Tree:
+    folder: Path  # the copy is folder/tree; folder/shared is the checkout's
+    python: str
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "tree"
+
+    @property
+    def source(self) -> Path:
+        return self.root / "src" / "fundoscope"
+
+    def copy(self) -> "Tree":
+        """What git would take from the checkout as it lies there."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\0")
+        self.root.mkdir(parents=True, exist_ok=True)
+        for path in {file.relative_to(self.root).as_posix() for file in self.root.rglob("*.py")} - set(listed):
+            (self.root / path).unlink()
+        for path in filter(None, listed):
+            if not (ROOT / path).is_file():
+                (self.root / path).unlink(missing_ok=True)
+            elif not _same(ROOT / path, self.root / path):
+                (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / path, self.root / path)
+        if (ROOT.parent / "shared").is_dir() and not (self.folder / "shared").exists():
+            (self.folder / "shared").symlink_to(ROOT.parent / "shared")
+        return self
+
+    def spoil(self, path: str, code: str, turn: int) -> None:
+        """Each with a time of its own: Python tells a stale .pyc by a file's size and second."""
+        (self.source / path).write_text(code)
+        os.utime(self.source / path, (turn, turn))
+
+    def mend(self, path: str) -> None:
+        shutil.copy2(ROOT / "src" / "fundoscope" / path, self.source / path)
+
+    def test(self, tests: Sequence[str], *options: str, limit_s: float, **environment: str) -> Ran:
+        """pytest on `tests`, in this order, all of its processes ended when it returns."""
+        arguments = self.folder / "arguments"
+        arguments.write_text("\n".join(tests))
+        mark = f"{os.getpid()}-{self.folder.name}"
+        paths = [str(self.root / "src"), str(INSIDE)]
+        order = {
+            "folder": str(self.root),
+            "arguments": [*OPTIONS, "-W", REWRITE, *options, f"@{arguments}"],
+            "environment": {"PYTHONPATH": os.pathsep.join(paths), MARK: mark, **environment},
+            "paths": paths,
+            "output": str(self.folder / "output"),
+        }
+        began = time.monotonic()
+        if "REACH_OUT" in environment:
+            status = self._alone(order, limit_s)
+        else:
+            status = self._forked(order, limit_s)
+        _end(f"{MARK}={mark}")
+        return Ran(status, time.monotonic() - began, (self.folder / "output").read_text(errors="replace"))
+
+    def _alone(self, order: dict[str, Any], limit_s: float) -> int | None:
+        """In a process of its own, traced from its first line."""
+        with Path(order["output"]).open("wb") as output:
+            process = subprocess.Popen(
+                [self.python, "-m", "pytest", *order["arguments"]],
+                cwd=order["folder"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | order["environment"],
+            )
+            try:
+                return process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                process.kill()
+                process.wait()
+
+    def _forked(self, order: dict[str, Any], limit_s: float) -> int | None:
+        """From a process that has imported pytest and much else before."""
+        forks = self._forks
+        assert forks.stdin is not None
+        assert forks.stdout is not None
+        forks.stdin.write(json.dumps(order) + "\n")
+        forks.stdin.flush()
+        pid = json.loads(forks.stdout.readline())["pid"]
+        ended = select.select([forks.stdout], [], [], limit_s)[0]
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+        status = json.loads(forks.stdout.readline())["status"]
+        return status if ended else None
+
+    @cached_property
+    def _forks(self) -> subprocess.Popen[str]:
+        command = [self.python, str(INSIDE / "forks.py")]
+        environment = os.environ | {"PYTHONPATH": str(INSIDE)}
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return other.is_file() and one.read_bytes() == other.read_bytes()
+
+
+def _end(mark: str) -> None:
+    """Tests start servers in sessions of their own; each carries our mark."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark.encode() in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
