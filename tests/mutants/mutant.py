@@ -32,7 +32,9 @@ class Mutant:
     now: str
     in_body: bool  # of a function; if not, it is run when the module is imported
     turn: int  # 1, or more where a function has the same fault twice
-    source: str  # the whole module with the fault
+    start: int  # the bytes of the module that `faulty` takes the place of
+    end: int
+    faulty: str
 
     @property
     def id(self) -> str:
@@ -43,9 +45,13 @@ class Mutant:
     def name(self) -> str:
         return f"{self.path}:{self.first} {self.function}: {self.was}  ->  {self.now}"
 
-    def compiles(self) -> bool:
+    def source(self, code: bytes) -> str:
+        """The module with the fault, made of the one without."""
+        return (code[: self.start] + self.faulty.encode() + code[self.end :]).decode()
+
+    def compiles(self, code: bytes) -> bool:
         try:
-            compile(self.source, self.path, "exec")
+            compile(self.source(code), self.path, "exec")
         except (SyntaxError, ValueError):
             return False
         return True
@@ -55,10 +61,10 @@ class Mutant:
         return hashlib.sha256(f"{seed} {self.id}".encode()).hexdigest()
 
 
-def sample(mutants: Iterable[Mutant], *, seed: int, count: int) -> list[Mutant]:
+def sample(mutants: Iterable[Mutant], source: Path, *, seed: int, count: int) -> list[Mutant]:
     """Drawn by rank, so that a change of one function leaves the sample as it was everywhere else."""
     drawn = sorted(mutants, key=lambda mutant: mutant.rank(seed))
-    return list(islice((mutant for mutant in drawn if mutant.compiles()), count))
+    return list(islice((m for m in drawn if m.compiles((source / m.path).read_bytes())), count))
 
 
 def mutants_of(source: Path, path: str) -> list[Mutant]:
@@ -69,14 +75,15 @@ def mutants_of(source: Path, path: str) -> list[Mutant]:
     wrapper.visit(visitor)
     turns: Counter[tuple[str, str, str]] = Counter()
     mutants = {}
-    for faulty, (start, end), function, (first, last), in_body in visitor.faults:
-        mutated = (code[:start] + wrapper.module.code_for_node(faulty).encode() + code[end:]).decode()
+    for fault, (start, end), function, (first, last), in_body in visitor.faults:
+        faulty = wrapper.module.code_for_node(fault)
+        mutated = (code[:start] + faulty.encode() + code[end:]).decode()
         if mutated == text or mutated in mutants:
             continue
         was, now = _difference(text, mutated)
         turns[function, was, now] += 1
         turn = turns[function, was, now]
-        mutants[mutated] = Mutant(path, function, first, last, was, now, in_body, turn, mutated)
+        mutants[mutated] = Mutant(path, function, first, last, was, now, in_body, turn, start, end, faulty)
     return list(mutants.values())
 
 
@@ -105,7 +112,9 @@ class _Faults(cst.CSTVisitor):
             self.within.pop()
 
     def _is_body(self, node: cst.CSTNode) -> bool:
-        return isinstance(node, cst.BaseSuite) and isinstance(self.get_metadata(ParentNodeProvider, node), cst.FunctionDef)
+        return isinstance(node, cst.BaseSuite) and isinstance(
+            self.get_metadata(ParentNodeProvider, node), cst.FunctionDef
+        )
 
     def _span(self, node: cst.CSTNode) -> tuple[int, int]:
         span = self.get_metadata(ByteSpanPositionProvider, node)
@@ -113,7 +122,9 @@ class _Faults(cst.CSTVisitor):
 
     def _lines(self, node: cst.CSTNode) -> tuple[int, int]:
         """Of the statement around it; of a statement with a body, its head."""
-        while not isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.ExceptHandler | cst.Module):
+        while not isinstance(
+            node, cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.ExceptHandler | cst.Module
+        ):
             node = self.get_metadata(ParentNodeProvider, node)
         place = self.get_metadata(PositionProvider, node)
         first, last = place.start.line, place.end.line

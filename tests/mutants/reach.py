@@ -1,20 +1,20 @@
-"""Which tests run which lines: one traced run of every test file, kept until that file changes.
+"""Which tests run which lines: one run of every test file over marked source, kept until that file changes.
 
 Kept by line, and by function for a module that has changed since.
 """
 
-import ast
 import hashlib
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from blocks import Block, blocks, marked
 from mutant import Mutant
-from tree import Tree
+from tree import INSIDE, Tree
 
 
 @dataclass(frozen=True)
@@ -62,29 +62,42 @@ def unknown(tree: Tree, files: Iterable[str], kept: Path) -> list[str]:
     return [file for file in files if not _path(kept, tree, file).is_file()]
 
 
-def trace(tree: Tree, files: Sequence[str], kept: Path, made: Sequence[str]) -> str:
+def trace(tree: Tree, files: Sequence[str], modules: Iterable[str], kept: Path, made: Sequence[str]) -> str:
     """Runs these test files. What pytest said last."""
     out, folder = tree.folder / "reach", kept / "made"
+    code = {module: (tree.source / module).read_text() for module in modules}
+    if not files:
+        return ""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     folder.mkdir(parents=True, exist_ok=True)
     missing = [fixture for fixture in made if not (folder / fixture.replace("/", "+")).is_file()]
     place = hashlib.sha256(" ".join(files).encode()).hexdigest()[:8]
-    ran = tree.test(
-        files,
-        f"--basetemp={kept / f'made-in-{place}'}",
-        limit_s=3600,
-        REACH_OUT=str(out),
-        REACH_SOURCE=f"{tree.source}/",
-        WATCH_TESTS=str(out / "tests.jsonl"),
-        MADE=str(folder),
-        MADE_KEEP=" ".join(missing),
-    )
+    try:
+        shutil.copy(INSIDE / "reached.py", tree.source)
+        for turn, module in enumerate(code, 1):
+            tree.spoil(module, marked(code[module], module), turn)
+        ran = tree.test(
+            files,
+            f"--basetemp={kept / f'made-in-{place}'}",
+            limit_s=3600,
+            REACH_OUT=str(out),
+            WATCH_TESTS=str(out / "tests.jsonl"),
+            MADE=str(folder),
+            MADE_KEEP=" ".join(missing),
+        )
+    finally:
+        for module in code:
+            tree.mend(module)
     told = [json.loads(line) for line in (out / "tests.jsonl").read_text().splitlines()]
-    lines = _lines(out, tree.source)
+    lines = _lines(out, code)
     for fixture in missing:
         if f"fixture {fixture}" in lines:
-            _keep(kept / f"made-{fixture.replace('/', '+')}.json", {f"fixture {fixture}": lines.pop(f"fixture {fixture}")}, [])
+            _keep(
+                kept / f"made-{fixture.replace('/', '+')}.json",
+                {f"fixture {fixture}": lines.pop(f"fixture {fixture}")},
+                [],
+            )
     for file in files:
         mine = [row for row in told if "fixture" in row or row["test"].partition("::")[0] == file]
         whom = {row["test"] for row in mine if "test" in row}
@@ -125,44 +138,23 @@ def _keep(path: Path, lines: Mapping[str, Any], told: list[Any]) -> None:
     whole.rename(path)
 
 
-def _lines(out: Path, source: Path) -> dict[str, dict[str, Any]]:
+def _lines(out: Path, code: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """whom -> module -> {sha256, lines, functions}"""
-    found: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    found: dict[str, dict[str, set[Block]]] = defaultdict(lambda: defaultdict(set))
+    known = {module: blocks(text) for module, text in code.items()}
     for path in out.glob("*-*"):
-        whom = ""
-        for line in path.read_text().splitlines():
-            number, _, name = line.partition(" ")
-            if number == "for":
-                whom = name
-            elif number.isdigit():
-                found[whom][name].add(int(number))
-    modules = {module for by_module in found.values() for module in by_module}
-    named = {module: dict(_functions((source / module).read_text())) for module in modules}
-    digests = {module: hashlib.sha256((source / module).read_bytes()).hexdigest() for module in modules}
+        for row in path.read_text().splitlines():
+            line, module, whom = row.split(" ", 2)
+            found[whom][module].add(known[module][int(line)])
+    digests = {module: hashlib.sha256(text.encode()).hexdigest() for module, text in code.items()}
     return {
         whom: {
             module: {
                 "sha256": digests[module],
-                "lines": sorted(lines),
-                "functions": sorted({named[module][line] for line in lines if line in named[module]}),
+                "lines": sorted({line for block in run for line in block.lines}),
+                "functions": sorted({block.function for block in run}),
             }
-            for module, lines in by_module.items()
+            for module, run in by_module.items()
         }
         for whom, by_module in found.items()
     }
-
-
-def _functions(code: str) -> Iterator[tuple[int, str]]:
-    """Each line that is in the body of a function, and that function's dotted name; inner ones last."""
-
-    def walk(node: ast.AST, within: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                name = (*within, child.name)
-                if not isinstance(child, ast.ClassDef):
-                    yield from ((line, ".".join(name)) for line in range(child.body[0].lineno, child.end_lineno + 1))
-                yield from walk(child, name)
-            else:
-                yield from walk(child, within)
-
-    yield from walk(ast.parse(code), ())

@@ -8,6 +8,7 @@ FOLDER and mutated there. Exit status 1: fewer were caught than asked for, or a 
 import argparse
 import json
 import os
+import pickle
 import sys
 import threading
 import time
@@ -20,8 +21,8 @@ from typing import Any
 
 import reach as reaching
 from mutant import Mutant, mutants_of, sample
-from tree import ROOT, Tree
-from trial import still_holds, try_mutant
+from tree import ROOT, SOURCE, Tree
+from trial import sha256_of, still_holds, try_mutant
 
 HERE = Path(__file__).parent
 CAUGHT = ("caught", "hangs")
@@ -36,8 +37,8 @@ class Part:
 def parts(scope: dict[str, Any]) -> list[Part]:
     found = []
     for part in scope["part"]:
-        modules = [path for pattern in part["modules"] for path in sorted((ROOT / "src/fundoscope").glob(pattern))]
-        names = [path.relative_to(ROOT / "src/fundoscope").as_posix() for path in modules if path.stat().st_size]
+        modules = [path for pattern in part["modules"] for path in sorted(SOURCE.glob(pattern))]
+        names = [path.relative_to(SOURCE).as_posix() for path in modules if path.stat().st_size]
         files = []
         for name in part["tests"]:
             path = ROOT / "tests" / name
@@ -61,14 +62,26 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     scope = tomllib.loads((HERE / "scope.toml").read_text())
     files_of = {module: part.files for part in parts(scope) for module in part.modules}
-    mutants = [mutant for module in files_of for mutant in mutants_of(ROOT / "src/fundoscope", module)]
-    drawn = sample(mutants, seed=arguments.seed, count=arguments.count)
+    mutants = [mutant for module in files_of for mutant in mutants_kept(module, folder)]
+    drawn = sample(mutants, SOURCE, seed=arguments.seed, count=arguments.count)
     drawn = [mutant for mutant in drawn if mutant.path.startswith(arguments.only)]
     print(f"{len(drawn)} of {len(mutants)} mutants, seed {arguments.seed}", flush=True)
     log = folder / "outcomes.jsonl"
     if not arguments.report:
         try_all(drawn, files_of, folder, log, scope["made"], arguments)
     return tell(drawn, files_of, log, arguments.least)
+
+
+def mutants_kept(module: str, folder: Path) -> list[Mutant]:
+    """Made once for each state of a module, and of what makes them."""
+    state = sha256_of(SOURCE / module, HERE / "mutant.py")[:16]
+    path = folder / "mutants" / f"{module.replace('/', '+')}-{state}"
+    if not path.is_file():
+        path.parent.mkdir(exist_ok=True)
+        path.with_suffix(".part").write_bytes(pickle.dumps(mutants_of(SOURCE, module)))
+        path.with_suffix(".part").rename(path)
+    found: list[Mutant] = pickle.loads(path.read_bytes())
+    return found
 
 
 def try_all(
@@ -86,7 +99,9 @@ def try_all(
         print(f"tracing {len(missing)} test files", flush=True)
         shares = [missing[number :: len(trees)] for number in range(len(trees))]
         with ThreadPoolExecutor(len(trees)) as pool:
-            for said in pool.map(lambda pair: reaching.trace(*pair, kept, made) if pair[1] else "", zip(trees, shares)):
+            for said in pool.map(
+                lambda one: reaching.trace(*one, files_of, kept, made), zip(trees, shares, strict=True)
+            ):
                 print(said[-1500:], flush=True)
         print(f"traced in {time.monotonic() - began:.0f} s", flush=True)
     reach = reaching.known(trees[0], files, kept)
@@ -147,8 +162,8 @@ def tell(drawn: list[Mutant], files_of: dict[str, Any], log: Path, least: float)
     hangs = sum(row["verdict"] == "hangs" for _, row in rows)
     seconds = sum(row["seconds"] for _, row in rows)
     print(
-        f"{caught} of {len(drawn)} caught ({share:.1f} %), {hangs} of them since they never end; {len(survivors)} survive, "
-        f"{len(unnamed)} without a reason; {len(drawn) - len(rows)} not tried, {stale} tried before a change; "
+        f"{caught} of {len(drawn)} caught ({share:.1f} %), {hangs} of them since they never end; "
+        f"{len(survivors)} survive, {len(unnamed)} without a reason; {len(drawn) - len(rows)} not tried, {stale} tried before a change; "
         f"{seconds:.0f} s of tests"
     )
     return 0 if share >= least and not unnamed and len(rows) == len(drawn) and not stale else 1

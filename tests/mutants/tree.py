@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "fundoscope"
 INSIDE = Path(__file__).with_name("inside")
 OPTIONS = ("-p", "mutant_watch", "-p", "no:cacheprovider", "-n", "0", "--hypothesis-seed=0", "-rfE")
 REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # plugins imported before the fork: their asserts are plain ones
@@ -69,7 +70,7 @@ class Tree:
         os.utime(self.source / path, (turn, turn))
 
     def mend(self, path: str) -> None:
-        shutil.copy2(ROOT / "src" / "fundoscope" / path, self.source / path)
+        shutil.copy2(SOURCE / path, self.source / path)
 
     def test(self, tests: Sequence[str], *options: str, limit_s: float, **environment: str) -> Ran:
         """pytest on `tests`, in this order, all of its processes ended when it returns."""
@@ -85,31 +86,9 @@ class Tree:
             "output": str(self.folder / "output"),
         }
         began = time.monotonic()
-        if "REACH_OUT" in environment:
-            status = self._alone(order, limit_s)
-        else:
-            status = self._forked(order, limit_s)
+        status = self._forked(order, limit_s)
         _end(f"{MARK}={mark}")
         return Ran(status, time.monotonic() - began, (self.folder / "output").read_text(errors="replace"))
-
-    def _alone(self, order: dict[str, Any], limit_s: float) -> int | None:
-        """In a process of its own, traced from its first line."""
-        with Path(order["output"]).open("wb") as output:
-            process = subprocess.Popen(
-                [self.python, "-m", "pytest", *order["arguments"]],
-                cwd=order["folder"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=os.environ | order["environment"],
-            )
-            try:
-                return process.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                process.kill()
-                process.wait()
 
     def _forked(self, order: dict[str, Any], limit_s: float) -> int | None:
         """From a process that has imported pytest and much else before."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from mutant import Mutant
 from reach import Reach, Test
-from tree import ROOT, Ran, Tree
+from tree import ROOT, SOURCE, Ran, Tree
 
 Verdict = Literal["caught", "hangs", "survived", "unreached"]
 SPARE_S = 90.0  # for pytest to start on a busy machine, and for a test to run into a time limit of its own
@@ -41,7 +41,7 @@ def sha256_of(*paths: Path) -> str:
 
 
 def module_sha256(mutant: Mutant) -> str:
-    return sha256_of(ROOT / "src" / "fundoscope" / mutant.path)
+    return sha256_of(SOURCE / mutant.path)
 
 
 def try_mutant(tree: Tree, mutant: Mutant, reach: Reach, files: Sequence[str], kept: Path, *, turn: int) -> Outcome:
@@ -55,7 +55,7 @@ def try_mutant(tree: Tree, mutant: Mutant, reach: Reach, files: Sequence[str], k
         fixtures = {f for test in tests for f in test.fixtures}
         limit_s = SPARE_S + 3 * sum(t.seconds for t in tests) + 3 * sum(reach.fixture_s.get(f, 0.0) for f in fixtures)
         try:
-            tree.spoil(mutant.path, mutant.source, turn)
+            tree.spoil(mutant.path, mutant.source((SOURCE / mutant.path).read_bytes()), turn)
             ran = _run(tree, tests, fresh, kept, limit_s=limit_s)
             verdict, by, seconds = _verdict(ran), _failed(ran), ran.seconds
             if ran.status is None:
@@ -93,8 +93,14 @@ def still_holds(row: Mapping[str, Any], mutant: Mutant, files: Sequence[str]) ->
 
 def _run(tree: Tree, tests: Sequence[Test], fresh: set[str], kept: Path, *, limit_s: float) -> Ran:
     options = ("-x", "--tb=line", f"--basetemp={tree.folder / 'tmp'}")
-    made = {"MADE": str(kept / "made"), "MADE_FRESH": " ".join(fresh), "WATCH_NOW": str(tree.folder / "now")}
-    ids = [test.id for test in tests]
+    ids, order = [test.id for test in tests], tree.folder / "order"
+    order.write_text("\n".join(ids))
+    made = {
+        "MADE": str(kept / "made"),
+        "MADE_FRESH": " ".join(fresh),
+        "WATCH_NOW": str(tree.folder / "now"),
+        "WATCH_ORDER": str(order),
+    }
     ran = tree.test(ids, *options, limit_s=limit_s, **made)
     if ran.status == 4 and "not found: " in ran.output:  # a test is named after a value that the mutant changes
         ran = tree.test(sorted({test.partition("::")[0] for test in ids}), *options, limit_s=limit_s, **made)

@@ -1,15 +1,17 @@
 """Runs of pytest, each in a fork of this process, which has imported what takes long: everything but fundoscope.
 
-Standard input: a line of JSON per run {folder, arguments, environment, paths, output}. Standard output: {pid} once it is begun,
-{status} once it has ended; a signal's status is negative.
+Standard input: a line of JSON per run {folder, arguments, environment, paths, output}. Standard output: {pid} once it
+is begun, {status} once it has ended; a signal's status is negative.
 """
 
 import importlib
+import io
 import json
 import os
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from tempfile import TemporaryDirectory
 from typing import Any
 
 LONG = (
@@ -27,6 +29,10 @@ LONG = (
     "pyarrow.parquet",
     "boto3",
     "psutil",
+    "requests",
+    "prometheus_client",
+    "PIL.JpegImagePlugin",
+    "PIL.PngImagePlugin",
     "tomllib",
     "http.client",
     "urllib.request",
@@ -43,10 +49,19 @@ def run(order: dict[str, Any]) -> int:
     return int(pytest.main(order["arguments"]))
 
 
+def _import_plugins() -> None:
+    """As pytest does it, where there is nothing to test."""
+    import pytest
+
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir", folder, "-c", os.devnull, folder])
+
+
 def main() -> None:
     for name in LONG:
         with suppress(ImportError):
             importlib.import_module(name)
+    _import_plugins()
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()

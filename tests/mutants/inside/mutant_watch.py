@@ -1,6 +1,7 @@
 """A pytest plugin: whom a process works for, how long tests and fixtures take, and fixtures made once for all mutants.
 
 WATCH_TESTS     a file for one line of JSON per test and fixture
+WATCH_ORDER     a file with the tests in the order in which they are to run, whatever others say
 WATCH_NOW       a file that holds the test that runs now
 MADE            a folder with the values of fixtures, pickled; what they name lies where it was made
 MADE_FRESH      fixtures to make again all the same, since the mutant has a part in making them
@@ -16,9 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sitecustomize import whom, work_for
 
 Setup = Generator[None, Any, Any]
+
+
+def _work_for(whom: str) -> None:
+    """All that runs from here on, in this process and in those it starts (inside/reached.py)."""
+    os.environ["REACH_FOR"] = whom
 
 
 def _names(variable: str) -> list[str]:
@@ -41,13 +46,13 @@ def _made(fixture: Any) -> Path:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Setup:
-    work_for(item.nodeid)
+    _work_for(item.nodeid)
     if path := os.environ.get("WATCH_NOW"):
         Path(path).write_text(item.nodeid)
     try:
         return (yield)
     finally:
-        work_for("")
+        _work_for("")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,15 +68,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Setup:
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> Setup:  # noqa: ARG001
     if fixturedef.scope == "function":
         return (yield)
-    before, began = whom(), time.perf_counter()
-    work_for(f"fixture {_key(fixturedef)}")
+    before, began = os.environ.get("REACH_FOR", ""), time.perf_counter()
+    _work_for(f"fixture {_key(fixturedef)}")
     try:
         value = yield
         if _key(fixturedef) in _names("MADE_KEEP"):
             _made(fixturedef).write_bytes(pickle.dumps(value))
         return value
     finally:
-        work_for(before)
+        _work_for(before)
         _write(fixture=_key(fixturedef), seconds=time.perf_counter() - began)
 
 
@@ -86,6 +91,13 @@ class Made:
         value = pickle.loads(path.read_bytes())
         fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
         return value
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if path := os.environ.get("WATCH_ORDER"):
+        place = {name: number for number, name in enumerate(Path(path).read_text().splitlines())}
+        items.sort(key=lambda item: place.get(item.nodeid, len(place)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
