@@ -163,7 +163,8 @@ def tell(drawn: list[Mutant], files_of: dict[str, Any], log: Path, least: float)
     seconds = sum(row["seconds"] for _, row in rows)
     print(
         f"{caught} of {len(drawn)} caught ({share:.1f} %), {hangs} of them since they never end; "
-        f"{len(survivors)} survive, {len(unnamed)} without a reason; {len(drawn) - len(rows)} not tried, {stale} tried before a change; "
+        f"{len(survivors)} survive, {len(unnamed)} without a reason; "
+        f"{len(drawn) - len(rows)} not tried, {stale} tried before a change; "
         f"{seconds:.0f} s of tests"
     )
     return 0 if share >= least and not unnamed and len(rows) == len(drawn) and not stale else 1
