@@ -1,0 +1,38 @@
+"""The lean server on a bad day: `odd_server.py orphan|failure FILE serve …`.
+
+orphan   as process 1 of a container: a process that is not its worker is its child, and ends once FILE exists
+failure  its first worker fails before it serves; FILE then exists
+"""
+
+import ctypes
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from fundoscope.cli.main import main
+from fundoscope.serve import launch
+
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: who has lost its parent becomes our child
+trouble, file = sys.argv.pop(1), Path(sys.argv.pop(1))
+
+if trouble == "orphan":
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    if (parent := os.fork()) == 0:
+        if os.fork() == 0:
+            while not file.exists():
+                time.sleep(0.01)  # between two looks
+        os._exit(0)
+    os.waitpid(parent, 0)
+else:
+    work = launch.work
+
+    def fail_once(*arguments: Any) -> int:
+        if not file.exists():
+            file.touch()
+            raise RuntimeError("by order of a test")
+        return work(*arguments)
+
+    launch.work = fail_once
+sys.exit(main(sys.argv[1:]))
