@@ -2,7 +2,7 @@
 
 Outcomes are appended to FOLDER/outcomes.jsonl as they come: ended at any moment, the same command goes on from there,
 and tries a mutant again only where its module has changed, or the tests that judged it. The checkout is copied to
-FOLDER and mutated there. Exit status 1: fewer were caught than asked for, or a survivor is not in survivors.toml.
+FOLDER, and mutated there. Exit status 1: fewer were caught than asked for, or a survivor is not in survivors.toml.
 """
 
 import argparse
@@ -56,10 +56,15 @@ def main() -> int:
     parser.add_argument("--only", default="", help="modules whose path begins so, of the same sample")
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"), help="that of the tests")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
+    parser.add_argument("--frozen", action="store_true", help="this is the copy of a checkout, and nobody edits it")
     parser.add_argument("--report", action="store_true", help="try none; tell what is known")
     arguments = parser.parse_args()
     folder: Path = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    if not arguments.frozen:  # go on in a copy: somebody may work on the checkout meanwhile
+        copy = Tree(folder / "checkout", arguments.python).copy()
+        options = ["--frozen", "--python", arguments.python, "--folder", str(folder)]
+        os.execv(sys.executable, [sys.executable, str(copy.root / "tests/mutants/run.py"), *sys.argv[1:], *options])
     scope = tomllib.loads((HERE / "scope.toml").read_text())
     files_of = {module: part.files for part in parts(scope) for module in part.modules}
     mutants = [mutant for module in files_of for mutant in mutants_kept(module, folder)]

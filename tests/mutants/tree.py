@@ -43,21 +43,13 @@ class Tree:
         return self.root / "src" / "fundoscope"
 
     def copy(self) -> "Tree":
-        """What git would take from the checkout as it lies there."""
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split("\0")
+        """What git would take from the checkout, as it lies there."""
+        listed = _files()
         self.root.mkdir(parents=True, exist_ok=True)
         for path in {file.relative_to(self.root).as_posix() for file in self.root.rglob("*.py")} - set(listed):
             (self.root / path).unlink()
         for path in filter(None, listed):
-            if not (ROOT / path).is_file():
-                (self.root / path).unlink(missing_ok=True)
-            elif not _same(ROOT / path, self.root / path):
+            if (ROOT / path).is_file() and not _same(ROOT / path, self.root / path):
                 (self.root / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / path, self.root / path)
         if (ROOT.parent / "shared").is_dir() and not (self.folder / "shared").exists():
@@ -109,6 +101,13 @@ class Tree:
         command = [self.python, str(INSIDE / "forks.py")]
         environment = os.environ | {"PYTHONPATH": str(INSIDE)}
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def _files() -> list[str]:
+    if not (ROOT / ".git").exists():  # a copy of one
+        return [file.relative_to(ROOT).as_posix() for file in ROOT.rglob("*") if file.suffix != ".pyc"]
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
 
 
 def _same(one: Path, other: Path) -> bool:
