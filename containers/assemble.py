@@ -92,6 +92,8 @@ def main(packages: Path, fundoscope: Path, out: Path) -> None:
     copy_installed(packages, inside(dependencies, SITE))
     copy_installed(fundoscope, inside(ours, SITE))
     removed = [remove(what, inside(runtime, STDLIB), inside(dependencies, SITE)) for what in REMOVED]
+    pins = inside(ours, SITE).glob("fundoscope/experiment/requirements/*.txt")
+    removed.append(take_away("pins of studies' environments", "no study runs in an image that serves", list(pins)))
     removed.append(remove_unlinked(runtime, dependencies))
     removed.append(keep_only_compiled([runtime, dependencies]))
     compile_all(ours, legacy=False)

@@ -18,7 +18,7 @@ from fundoscope.errors import FundoscopeError
 from fundoscope.serve.container import Container, Origin
 from fundoscope.serve.log import log
 from fundoscope.serve.metrics import Board, Metrics
-from fundoscope.serve.port import BACKLOG, FairSocket, bind
+from fundoscope.serve.port import BACKLOG, FairSocket, bind, heard_out
 from fundoscope.serve.settings import Settings
 
 DRAIN_S = 25  # the platform kills after 30
@@ -181,6 +181,15 @@ def _server(app: Any, service: Any) -> Any:
             await super().startup(sockets)
             for listening in sockets:
                 listening.listen(BACKLOG)
+
+        async def shutdown(self, sockets: Any = None) -> None:
+            await heard_out(lambda: [*(sockets or ()), *self._silent()])
+            await super().shutdown(sockets)
+
+        def _silent(self) -> list[Any]:
+            """The sockets of connections that have asked for nothing, as far as was read."""
+            ours = [one for one in self.server_state.connections if isinstance(one, BoundedProtocol)]
+            return [connection.transport.get_extra_info("socket") for connection in ours if connection.idle]
 
     config = uvicorn.Config(
         app,

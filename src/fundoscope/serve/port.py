@@ -1,5 +1,7 @@
 """The port that callers come to: bound once, and shared by the workers."""
 
+import asyncio
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -8,6 +10,7 @@ from typing import Any
 from fundoscope.errors import FundoscopeError
 
 BACKLOG = 1024
+HEAR_S, QUIET_LOOKS = 2.0, 3  # before the port closes: a caller is let in over some turns of the event loop
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -23,6 +26,21 @@ def bind(host: str, port: int) -> socket.socket:
         raise FundoscopeError(f"cannot listen on {host}:{port}: {problem.strerror or problem}", hint) from None
     listening.listen(BACKLOG)
     return listening
+
+
+async def heard_out(sockets: Callable[[], list[Any]]) -> None:
+    """Wait until nobody stands at the port, and nothing that was sent is unread.
+
+    Closing a port resets whoever came before that and was not yet let in, with the request already sent.
+    """
+    until, quiet = time.monotonic() + HEAR_S, 0
+    while quiet < QUIET_LOOKS and time.monotonic() < until:
+        waiting = select.poll()
+        for connection in sockets():
+            if connection.fileno() >= 0:
+                waiting.register(connection, select.POLLIN)
+        quiet = 0 if waiting.poll(0) else quiet + 1
+        await asyncio.sleep(0.001)  # the loop lets them in meanwhile, and reads
 
 
 class FairSocket(socket.socket):

@@ -22,7 +22,7 @@ from fundoscope.serve.settings import MB, Settings
 PATIENCE_S = 5.0  # for the photograph of a caller who may have gone
 DRAIN_BODY_S = 1.0  # for the rest of a body to arrive once the server is stopping
 IN_HAND = 8  # requests' worth of the largest body that may be held in memory at once
-TIDY_S, TIDY_BYTES = 1.0, 24 * MB  # how often the memory is looked at, and how much is worth giving back
+TIDY_S, TIDY_BYTES = 1.0, 8 * MB  # how often the memory is looked at, and how much is worth giving back
 
 
 class Service:
