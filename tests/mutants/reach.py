@@ -40,6 +40,10 @@ class Test:
     fixtures: tuple[str, ...] = ()
     passed: bool = True
 
+    @property
+    def file(self) -> str:
+        return self.id.partition("::")[0]
+
 
 @dataclass
 class Reach:

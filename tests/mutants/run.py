@@ -95,8 +95,9 @@ def try_all(
     trees = [Tree(folder / f"copy-{number}", options.python).copy() for number in range(options.workers)]
     kept = folder / "reach"
     kept.mkdir(exist_ok=True)
-    outcomes = read(log)
+    outcomes, named = read(log), survivors_named()
     todo = [m for m in drawn if m.id not in outcomes or not still_holds(outcomes[m.id], m, files_of[m.path])]
+    todo = [mutant for mutant in todo if mutant.id not in named]
     files = sorted({file for mutant in todo for file in files_of[mutant.path]})
     missing = reaching.unknown(trees[0], files, kept)
     began = time.monotonic()
@@ -136,6 +137,10 @@ def try_all(
         list(pool.map(work, trees))
 
 
+def survivors_named() -> set[str]:
+    return {survivor["id"] for survivor in tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]}
+
+
 def read(log: Path) -> dict[str, dict[str, Any]]:
     """The last outcome of each; a line cut off by an end in its middle is none."""
     outcomes = {}
@@ -149,15 +154,18 @@ def read(log: Path) -> dict[str, dict[str, Any]]:
 
 
 def tell(drawn: list[Mutant], files_of: dict[str, Any], log: Path, least: float) -> int:
-    outcomes = read(log)
-    rows = [(m, outcomes[m.id]) for m in drawn if m.id in outcomes]
-    stale = sum(not still_holds(row, mutant, files_of[mutant.path]) for mutant, row in rows)
+    outcomes, named = read(log), survivors_named()
+    rows = [
+        (m, {"verdict": "survived", "seconds": 0.0} if m.id in named else outcomes[m.id])
+        for m in drawn
+        if m.id in outcomes or m.id in named
+    ]
+    stale = sum(m.id not in named and not still_holds(row, m, files_of[m.path]) for m, row in rows)
     by_part: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant, row in rows:
         by_part[mutant.path][row["verdict"]] += 1
     for path, counts in sorted(by_part.items()):
         print(f"{sum(counts[v] for v in CAUGHT):4} of {sum(counts.values()):3}  {path}")
-    named = {survivor["id"]: survivor for survivor in tomllib.loads((HERE / "survivors.toml").read_text())["survivor"]}
     survivors = [(mutant, row) for mutant, row in rows if row["verdict"] not in CAUGHT]
     unnamed = [(mutant, row) for mutant, row in survivors if mutant.id not in named]
     for mutant, row in unnamed:
