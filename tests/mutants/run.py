@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pickle
+import shutil
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ import tomllib
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ class Part:
     files: tuple[str, ...]  # of tests
 
 
-def parts(scope: dict[str, Any]) -> list[Part]:
+def parts(scope: dict[str, Any], without: str = "") -> list[Part]:
     found = []
     for part in scope["part"]:
         modules = [path for pattern in part["modules"] for path in sorted(SOURCE.glob(pattern))]
@@ -43,6 +45,7 @@ def parts(scope: dict[str, Any]) -> list[Part]:
         for name in part["tests"]:
             path = ROOT / "tests" / name
             files += sorted(path.glob("test_*.py")) if path.is_dir() else [path] if path.is_file() else []
+        files = [path for path in files if not fnmatch(path.name, without)]
         found.append(Part(tuple(names), tuple(path.relative_to(ROOT).as_posix() for path in files)))
     return found
 
@@ -56,6 +59,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="modules whose path begins so, of the same sample")
     parser.add_argument("--python", default=str(ROOT / ".venv/bin/python"), help="that of the tests")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
+    parser.add_argument("--without", default="", help="leave out the tests of files named so: what the others catch")
     parser.add_argument("--frozen", action="store_true", help="this is the copy of a checkout, and nobody edits it")
     parser.add_argument("--report", action="store_true", help="try none; tell what is known")
     arguments = parser.parse_args()
@@ -66,12 +70,16 @@ def main() -> int:
         options = ["--frozen", "--python", arguments.python, "--folder", str(folder)]
         os.execv(sys.executable, [sys.executable, str(copy.root / "tests/mutants/run.py"), *sys.argv[1:], *options])
     scope = tomllib.loads((HERE / "scope.toml").read_text())
-    files_of = {module: part.files for part in parts(scope) for module in part.modules}
+    files_of = {module: part.files for part in parts(scope, arguments.without) for module in part.modules}
     mutants = [mutant for module in files_of for mutant in mutants_kept(module, folder)]
     drawn = sample(mutants, SOURCE, seed=arguments.seed, count=arguments.count)
     drawn = [mutant for mutant in drawn if mutant.path.startswith(arguments.only)]
     print(f"{len(drawn)} of {len(mutants)} mutants, seed {arguments.seed}", flush=True)
     log = folder / "outcomes.jsonl"
+    if arguments.without:
+        log, whole = folder / "outcomes-without.jsonl", log
+        if not log.exists():
+            shutil.copy(whole, log)
     if not arguments.report:
         try_all(drawn, files_of, folder, log, scope["made"], arguments)
     return tell(drawn, files_of, log, arguments.least)

@@ -1,7 +1,8 @@
-"""The lean server on a bad day: `odd_server.py orphan|failure FILE serve …`.
+"""The lean server on a bad day: `odd_server.py orphan|failure|prediction FILE serve …`.
 
-orphan   as process 1 of a container: a process that is not its worker is its child, and ends once FILE exists
-failure  its first worker fails before it serves; FILE then exists
+orphan      as process 1 of a container: a process that is not its worker is its child, and ends once FILE exists
+failure     its first worker fails before it serves; FILE then exists
+prediction  its network fails as long as FILE exists
 """
 
 import ctypes
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fundoscope.artefact import runtime
 from fundoscope.cli.main import main
 from fundoscope.serve import launch
 
@@ -25,6 +27,15 @@ if trouble == "orphan":
                 time.sleep(0.01)  # between two looks
         os._exit(0)
     os.waitpid(parent, 0)
+elif trouble == "prediction":
+    predict = runtime.OnnxPredictor.probabilities
+
+    def probabilities(self: runtime.OnnxPredictor, pixels: Any) -> Any:
+        if file.exists():
+            raise RuntimeError("by order of a test")
+        return predict(self, pixels)
+
+    runtime.OnnxPredictor.probabilities = probabilities  # type: ignore[method-assign]
 else:
     work = launch.work
 

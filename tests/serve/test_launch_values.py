@@ -66,3 +66,22 @@ def test_all_workers_are_waited_for_when_it_stops(artefact_folder: Path, tmp_pat
         go_on.touch()
         assert slow.result().status == 200
         assert running.process.wait(DEADLINE_S) == 0
+
+
+def test_a_network_that_fails_fails_one_request_and_not_the_server(
+    artefact_folder: Path, tmp_path: Path, jpeg: bytes
+) -> None:
+    broken = tmp_path / "broken"
+    with serving(artefact_folder, program=server("odd_server.py", "prediction", broken)) as running:
+        broken.touch()
+        failed = running.grade(jpeg)
+        assert (failed.status, failed.json) == (
+            500,
+            {"error": "the server failed on this request", "hint": "the server's log says where"},
+        )
+        broken.unlink()
+        assert running.grade(jpeg).status == 200
+        samples = running.metrics()
+        assert samples['fundoscope_photographs_total{outcome="failed"}'] == 1
+        assert samples["fundoscope_queue"] == 0
+        assert samples["fundoscope_workers_replaced_total"] == 0
