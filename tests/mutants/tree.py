@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ INSIDE = Path(__file__).with_name("inside")
 OPTIONS = ("-p", "mutant_watch", "-p", "no:cacheprovider", "-n", "0", "--hypothesis-seed=0", "-rfE")
 REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # plugins imported before the fork: their asserts are plain ones
 MARK = "FUNDOSCOPE_MUTANTS"  # in the environment of all that a run of tests starts
+
+Stall = Callable[[str], float]
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,10 @@ class Tree:
     def mend(self, path: str) -> None:
         shutil.copy2(SOURCE / path, self.source / path)
 
-    def test(self, tests: Sequence[str], *options: str, limit_s: float, **environment: str) -> Ran:
-        """pytest on `tests`, in this order, all of its processes ended when it returns."""
+    def test(
+        self, tests: Sequence[str], *options: str, limit_s: float, stall_s: Stall = lambda _: inf, **environment: str
+    ) -> Ran:
+        """pytest on `tests`, all of its processes ended when it returns. `stall_s`: how long one test may take."""
         arguments = self.folder / "arguments"
         arguments.write_text("\n".join(tests))
         mark = f"{os.getpid()}-{self.folder.name}"
@@ -73,16 +78,21 @@ class Tree:
         order = {
             "folder": str(self.root),
             "arguments": [*OPTIONS, "-W", REWRITE, *options, f"@{arguments}"],
-            "environment": {"PYTHONPATH": os.pathsep.join(paths), MARK: mark, **environment},
+            "environment": {
+                "PYTHONPATH": os.pathsep.join(paths),
+                MARK: mark,
+                "WATCH_NOW": str(self.folder / "now"),
+                **environment,
+            },
             "paths": paths,
             "output": str(self.folder / "output"),
         }
         began = time.monotonic()
-        status = self._forked(order, limit_s)
+        status = self._forked(order, limit_s, stall_s)
         _end(f"{MARK}={mark}")
         return Ran(status, time.monotonic() - began, (self.folder / "output").read_text(errors="replace"))
 
-    def _forked(self, order: dict[str, Any], limit_s: float) -> int | None:
+    def _forked(self, order: dict[str, Any], limit_s: float, stall_s: Stall) -> int | None:
         """From a process that has imported pytest and much else before."""
         forks = self._forks
         assert forks.stdin is not None
@@ -90,11 +100,21 @@ class Tree:
         forks.stdin.write(json.dumps(order) + "\n")
         forks.stdin.flush()
         pid = json.loads(forks.stdout.readline())["pid"]
-        ended = select.select([forks.stdout], [], [], limit_s)[0]
-        if not ended:
-            os.kill(pid, signal.SIGKILL)
+        until, now, since = time.monotonic() + limit_s, "", time.monotonic()
+        while not (ended := select.select([forks.stdout], [], [], 1.0)[0]):
+            if self.now != now:
+                now, since = self.now, time.monotonic()
+            if time.monotonic() > until or time.monotonic() - since > stall_s(now):
+                os.kill(pid, signal.SIGKILL)
+                break
         status = json.loads(forks.stdout.readline())["status"]
         return status if ended else None
+
+    @property
+    def now(self) -> str:
+        """The test that runs, or that ran last."""
+        path = self.folder / "now"
+        return path.read_text() if path.is_file() else ""
 
     @cached_property
     def _forks(self) -> subprocess.Popen[str]:
