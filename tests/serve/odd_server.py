@@ -1,8 +1,9 @@
-"""The lean server on a bad day: `odd_server.py orphan|failure|prediction FILE serve …`.
+"""The lean server on a bad day: `odd_server.py orphan|failure|prediction|memory FILE serve …`.
 
 orphan      as process 1 of a container: a process that is not its worker is its child, and ends once FILE exists
 failure     its first worker fails before it serves; FILE then exists
 prediction  its network fails as long as FILE exists
+memory      the container has less memory than this process has already
 """
 
 import ctypes
@@ -14,7 +15,7 @@ from typing import Any
 
 from fundoscope.artefact import runtime
 from fundoscope.cli.main import main
-from fundoscope.serve import launch
+from fundoscope.serve import launch, models
 
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: who has lost its parent becomes our child
 trouble, file = sys.argv.pop(1), Path(sys.argv.pop(1))
@@ -36,6 +37,8 @@ elif trouble == "prediction":
         return predict(self, pixels)
 
     runtime.OnnxPredictor.probabilities = probabilities  # type: ignore[method-assign]
+elif trouble == "memory":
+    models.memory_limit_bytes = lambda: 64 * 2**20
 else:
     work = launch.work
 
