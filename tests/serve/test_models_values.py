@@ -22,9 +22,9 @@ def test_a_model_with_one_bit_changed_is_not_served_though_it_would_answer(
     path.write_bytes(content)
     onnx.checker.check_model(onnx.load(path))
     with serving(copy) as running:
+        assert running.events("ready") == []
         assert running.process.wait(DEADLINE_S) == 2
     assert [line for line in running.lines if line.startswith("error: ") and "model.onnx" in line]
-    assert running.events("ready") == []
 
 
 def test_a_model_too_many_for_the_memory_is_507_and_says_what_to_do(artefact_folder: Path, tmp_path: Path) -> None:
