@@ -90,6 +90,7 @@ def test_flips_in_both_directions_cancel_in_the_rate_and_are_still_counted() -> 
     assert guard.differences[0].value == 0
     assert guard.differences[0].low == pytest.approx(-Z * np.sqrt(16) / 400, abs=0.003)  # McNemar's standard error
     assert (guard.flips["half"].lost, guard.flips["half"].gained) == (8, 8)
+    assert guard.flips["half"].gained_by_grade == (0, 0, 3, 3, 2)  # photographs 0, 10 … 70, of grades 2, 3, 4, 2 …
 
 
 def test_tango_matches_a_published_example() -> None:
