@@ -38,3 +38,15 @@ def test_a_model_too_many_for_the_memory_is_507_and_says_what_to_do(artefact_fol
             {"error": "there is not enough memory for another model", "hint": "unload one: DELETE /models/…"},
         )
         assert running.send("GET", "/models").json == {"models": []}
+
+
+def test_a_model_that_cannot_be_loaded_when_first_asked_for_is_500_and_the_log_says_why(
+    artefact_folder: Path, tmp_path: Path, jpeg: bytes
+) -> None:
+    copy = shutil.copytree(artefact_folder, tmp_path / "copy")
+    (copy / "model.onnx").write_bytes((copy / "model.onnx").read_bytes()[:-1])
+    with serving(copy, "--load", "first-request") as running:
+        assert running.grade(jpeg).status == 500
+        failed = running.wait_for("load failed")
+        assert "model.onnx" in failed["problem"]
+        assert running.events("worker replaced") == []
