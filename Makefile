@@ -6,7 +6,7 @@ INSTALL = $(1)/bin/python -m pip install --quiet --disable-pip-version-check --n
 # what builds a source would come without a hash.
 PINNED = $(INSTALL) --require-hashes --only-binary=:all:
 
-.PHONY: demo test test-busy check lint check-infra bench nightly slow test-backends test-frameworks test-studies docs lock clean
+.PHONY: demo test test-busy check lint check-infra bench nightly mutants slow test-backends test-frameworks test-studies docs lock clean
 
 demo: .venv/.run
 	$(BIN)/fundoscope demo
@@ -52,6 +52,10 @@ bench: .venv/.dev
 # Twenty times as many hostile requests as `make test` sends.
 nightly: .venv/.dev
 	FUZZ=20 $(BIN)/python -m pytest tests/serve/test_fuzz.py
+
+# A seeded sample of 300 changes of the code, each against the tests that run it. Ended at any moment, it goes on from there.
+mutants: .venv/.dev .venv-mutants/.mutants
+	.venv-mutants/bin/python tests/mutants/run.py
 
 # Gigabytes of frameworks: CI runs one of the three a day, in turn.
 slow: test-backends test-frameworks test-studies
@@ -99,11 +103,17 @@ test-studies: .venv-studies/.studies
 	$(call INSTALL,.venv-studies) --no-deps --no-build-isolation -e .
 	touch $@
 
+# The mutation tester brings a terminal interface that nobody else needs.
+.venv-mutants/.mutants: requirements/mutants.txt
+	$(PYTHON) -m venv .venv-mutants
+	$(call PINNED,.venv-mutants) -r requirements/mutants.txt
+	touch $@
+
 LOCK = uv pip compile --quiet --no-emit-index-url --no-emit-find-links --no-header --no-annotate --python-version 3.11 --generate-hashes
 FRAMEWORKS = src/fundoscope/experiment/requirements
 lock:
 	# For every platform: what only one of them needs has a marker, so that x86-64 and arm64 install from the same file.
-	for name in run dev backends studies scan; do \
+	for name in run dev backends studies scan mutants; do \
 	  $(LOCK) --universal --no-emit-package fundoscope requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	# Lean and build list all they need themselves.
 	for name in lean build; do $(LOCK) --no-deps containers/$$name.in -o containers/$$name.txt || exit 1; done
@@ -118,4 +128,4 @@ lock:
 	  sed -i "/^torch==$${version%-cpu.hashes} /r $$file" $$lock || exit 1; done; done
 
 clean:
-	rm -rf .venv .venv-backends .venv-studies .venv-scan .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-backends .venv-studies .venv-scan .venv-mutants .mypy_cache .ruff_cache .pytest_cache

@@ -24,7 +24,7 @@ def test_every_package_has_one_version_and_its_hashes_and_no_index_is_named(path
 def test_nothing_is_installed_without_its_hash_but_this_package_itself() -> None:
     recipes = re.findall(r"^\t\$\(call (\w+),[^)]*\) (.*)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
     assert sorted(what for how, what in recipes if how == "PINNED") == sorted(
-        f"-r requirements/{name}.txt" for name in ("backends", "dev", "run", "scan", "studies")
+        f"-r requirements/{name}.txt" for name in ("backends", "dev", "mutants", "run", "scan", "studies")
     )
     assert {what for how, what in recipes if how == "INSTALL"} == {"--no-deps --no-build-isolation -e ."}
     assert "PINNED = $(INSTALL) --require-hashes --only-binary=:all:\n" in (REPOSITORY / "Makefile").read_text()
