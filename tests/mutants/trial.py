@@ -13,7 +13,7 @@ from tree import ROOT, SOURCE, Ran, Tree
 
 Verdict = Literal["caught", "hangs", "survived", "unreached"]
 SPARE_S = 90.0  # for pytest to start on a busy machine
-STALL_S = 100.0  # for one test, with what it takes from fixtures: many wait a minute for what does not come, then fail
+STALL_S = 240.0  # for one test, with what it takes from fixtures: many wait a minute for what does not come, then fail
 
 
 @dataclass(frozen=True)
