@@ -1,4 +1,4 @@
-"""The line on more processors than two: a photograph that is alone is judged by a thread of its own."""
+"""The line on any number of processors: a photograph that is alone is judged by a thread of its own."""
 
 import asyncio
 from pathlib import Path
