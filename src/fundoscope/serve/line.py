@@ -3,8 +3,9 @@
     accepted ─▶ a free thread takes its share, up to `batch` ─▶ prepares, judges, predicts ─▶ answered
 
 Requests take turns, a photograph at a time: a caller who sends one does not wait for all of another's sixty.
-A photograph alone is predicted on all processors, while another thread judges its quality. As soon as there are
-several, each thread does all of it for its own share, with a prediction of one thread.
+A photograph alone is predicted on all processors, while another thread judges its quality where there are more than
+two of them: on two it would take its time from the prediction, and a wake-up besides. As soon as there are several
+photographs, each thread does all of it for its own share, with a prediction of one thread.
 """
 
 import asyncio
@@ -183,7 +184,9 @@ class Line:
             if not alone:
                 grader.widen_out()
             for place, one in zip(readable, prepared, strict=True):
-                if alone:  # the network need not know the quality, and another thread has time for it
+                if (
+                    alone and self._threads > 2
+                ):  # the network need not know the quality, and a processor has time for it
                     self._to_judge.put((place, one))  # no sooner: Python runs one thread, and this one must get on
                 else:
                     self._judge(place, one)
