@@ -1,6 +1,7 @@
 """What the routes call: grade photographs within the server's limits, and say how it is doing."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from fundoscope.serve.settings import MB, Settings
 PATIENCE_S = 5.0  # for the photograph of a caller who may have gone
 DRAIN_BODY_S = 1.0  # for the rest of a body to arrive once the server is stopping
 IN_HAND = 8  # requests' worth of the largest body that may be held in memory at once
-TIDY_S, TIDY_BYTES = 1.0, 8 * MB  # how often the memory is looked at, and how much is worth giving back
+TIDY_S, TIDY_BYTES = 1.0, 24 * MB  # how often the memory is looked at, and how much is worth giving back
 
 
 class Service:
@@ -134,6 +135,7 @@ class Service:
         if self._in_flight:
             return  # the last of them asks for this anew
         if resident_bytes() > self._tidy_bytes + TIDY_BYTES:
+            gc.collect()  # a refusal and the body it was about may hold each other
             give_back_memory()
             self._tidy_bytes = resident_bytes()
         self._tidy_bytes = min(self._tidy_bytes, resident_bytes())
