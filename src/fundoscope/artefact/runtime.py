@@ -101,6 +101,18 @@ def give_back_memory() -> None:
         trim(0)
 
 
+def large_blocks_apart() -> None:
+    """Bodies and pictures of 4 MB and more in blocks of their own, which go back to the system when they are freed.
+
+    glibc would raise that limit to 32 MB as soon as one of them was freed, and keep what threads then free.
+    """
+    from ctypes import CDLL
+
+    adjust = getattr(CDLL(None), "mallopt", None)
+    if adjust is not None:
+        adjust(-3, 4 * 2**20)  # M_MMAP_THRESHOLD
+
+
 def _check(pixels: Pixels, shape: tuple[int, ...]) -> None:
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape:
         raise ValueError(f"pixels are {pixels.dtype} {pixels.shape}, not uint8 (n, {', '.join(map(str, shape))})")

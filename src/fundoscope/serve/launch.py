@@ -117,6 +117,9 @@ class Supervisor:
 
 def work(settings: Settings, listening: socket.socket, metrics: Metrics, container: Container, lifeline: int) -> int:
     """The worker: answer on `listening` until told to stop; its exit status."""
+    from fundoscope.artefact.runtime import large_blocks_apart  # not for the supervisor: it imports NumPy
+
+    large_blocks_apart()
     return asyncio.run(_work(settings, listening, metrics, container, lifeline))
 
 
